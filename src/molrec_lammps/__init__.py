@@ -1,0 +1,1 @@
+"""Molecular records in LAMMPS."""
