@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
+
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    import pytest
 
 # Example times vary with the load of the machine, so no test has a deadline;
 # pytest-timeout bounds each test instead.
