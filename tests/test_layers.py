@@ -192,7 +192,12 @@ def file_errors(module: str, tree: ast.AST) -> list[str]:
             if isinstance(node.func, ast.Attribute) and (
                 node.func.attr in FILE_METHODS
                 # A string's `replace` takes two arguments, a dataclass's takes keywords.
-                or (node.func.attr == "replace" and len(node.args) == 1 and not node.keywords)
+                or (
+                    node.func.attr == "replace"
+                    and len(node.args) == 1
+                    and not isinstance(node.args[0], ast.Starred)
+                    and not node.keywords
+                )
             ):
                 errors.append(f"{module}:{node.lineno} calls .{node.func.attr}()")
     return errors
