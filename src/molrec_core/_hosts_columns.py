@@ -160,10 +160,9 @@ def _string_column(array: Array, name: str) -> HostColumn:
 
 
 def _strings(items: Array, name: str) -> Array:
-    try:
-        return as_column(items, name)
-    except SchemaError as error:
-        raise TypeError(f"{name}: {error.problems[0].message}") from None
+    if not all(map(_is_text, items.reshape(-1))):
+        raise TypeError(f"{name}: a string holds a lone surrogate, which is not UTF-8")
+    return as_column(items, name)
 
 
 def to_canonical(key: str, values: object) -> HostColumn | None:

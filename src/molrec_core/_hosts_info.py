@@ -145,7 +145,7 @@ def decode_value(value: Any, key: str = "info") -> Any:
     if len(value) == 1 and (marker := next(iter(value))) in _MARKERS:
         try:
             return _decode_marker(marker, value[marker], key)
-        except (ValueError, TypeError, KeyError, binascii.Error) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, binascii.Error) as error:
             raise refuse(key, "info", f"{marker} holds {value[marker]!r:.80}: {error}") from None
     return {name: decode_value(item, key) for name, item in value.items()}
 

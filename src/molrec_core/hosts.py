@@ -308,7 +308,8 @@ class StepNumbers:
             self.last = following
             return following, None
         source = int(step)
-        self.broken = self.broken or source < following or not -(2**63) <= source < 2**63
+        falls = self.last is not None and source <= self.last
+        self.broken = self.broken or falls or not -(2**63) <= source < 2**63
         if not self.broken:
             self.last = source
             return source, None

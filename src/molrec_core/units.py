@@ -213,7 +213,7 @@ class Units:
             The adapters' ``convert_units``. False: `host` is returned unread, so that
             every factor to it is 1.0.
         stacklevel : int
-            As in :func:`warnings.warn`.
+            As in :func:`warnings.warn`: 2 names the caller's line, 3 its caller's.
 
         Raises
         ------
@@ -246,7 +246,7 @@ class Units:
                 warnings.warn(
                     f"the record does not state its units in full; read with {told}",
                     MolrecUnitsWarning,
-                    stacklevel=stacklevel + 1,
+                    stacklevel=stacklevel,
                 )
             known = {item.name for item in fields(cls)} - {"preset"}
             units = cls(**(assumed | {key: value for key, value in stated.items() if key in known}))
