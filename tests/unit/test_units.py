@@ -61,22 +61,23 @@ def test_equal_units_convert_by_exactly_one(units):
     assert units.conversion(units).identity
 
 
-@pytest.mark.parametrize(
-    ("style", "length", "time", "velocity", "energy", "mass"),
-    [
-        ("real", 1.0, 1e-3, 1e3, 4.184, 1.0),
-        ("metal", 1.0, 1.0, 1.0, 96.48533212331002, 1.0),
-        ("si", 1e10, 1e12, 1e-2, 6.02214076e20, 6.022140753667369e26),
-        ("cgs", 1e8, 1e12, 1e-4, 6.02214076e13, 6.022140753667369e23),
-        ("electron", 0.529177210544, 1e-3, 529.177210544, 2625.499639479163, 1.0),
-        ("micro", 1e4, 1e6, 1e-2, 602214.076, 602214075366.7369),
-        ("nano", 10.0, 1e3, 1e-2, 0.602214076, 602214.0753667369),
-    ],
-)
-def test_lammps_styles(style, length, time, velocity, energy, mass):
+LAMMPS_TO_MDANALYSIS = {
+    # style: length, time, velocity, energy, mass
+    "real": (1.0, 1e-3, 1e3, 4.184, 1.0),
+    "metal": (1.0, 1.0, 1.0, 96.48533212331002, 1.0),
+    "si": (1e10, 1e12, 1e-2, 6.02214076e20, 6.022140753667369e26),
+    "cgs": (1e8, 1e12, 1e-4, 6.02214076e13, 6.022140753667369e23),
+    "electron": (0.529177210544, 1e-3, 529.177210544, 2625.499639479163, 1.0),
+    "micro": (1e4, 1e6, 1e-2, 602214.076, 602214075366.7369),
+    "nano": (10.0, 1e3, 1e-2, 0.602214076, 602214.0753667369),
+}
+
+
+@pytest.mark.parametrize("style", LAMMPS_TO_MDANALYSIS)
+def test_lammps_styles(style):
     found = Units.lammps(style).conversion(MDANALYSIS)
-    assert (found.length, found.time, found.velocity) == pytest.approx((length, time, velocity), rel=1e-15)
-    assert (found.energy, found.mass) == pytest.approx((energy, mass), rel=1e-12)
+    numbers = (found.length, found.time, found.velocity, found.energy, found.mass)
+    assert numbers == pytest.approx(LAMMPS_TO_MDANALYSIS[style], rel=1e-12)
     assert found.stress == pytest.approx(found.energy / found.length**3, rel=1e-15)
 
 
