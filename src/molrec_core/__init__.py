@@ -1,0 +1,88 @@
+"""The MolRec format in Python: one self-describing, crash-safe record for every MD tool.
+
+>>> from molrec_core import Block, Frame, TrajectoryWriter, open_record
+>>> with TrajectoryWriter("run.mrec", meta={"units": {"preset": "real"}}) as writer:
+...     writer.append(Frame({"atoms": Block({"x": [0.0], "y": [0.0], "z": [0.0]})}))
+>>> open_record("run.mrec").trajectory[0]["atoms"]["x"]
+array([0.])
+"""
+
+from molrec_core._array import TornIndexWarning
+from molrec_core._codecs import Compression
+from molrec_core._forcefield import ForceField
+from molrec_core._frame import Block, Box, Frame
+from molrec_core._metrics import MetricsReader
+from molrec_core._observables import Observable
+from molrec_core._pack import pack, unpack
+from molrec_core._record import (
+    Record,
+    mrec_sections,
+    open_record,
+    read_mrec,
+    read_mrec_meta,
+    read_mrec_system,
+    read_mrec_trajectory,
+    write_mrec,
+    write_mrec_system,
+    write_mrec_trajectory,
+)
+from molrec_core._schema import SequenceSchema
+from molrec_core._trajectory_reader import FrameView, TrajectoryReader
+from molrec_core._trajectory_writer import TrajectoryWriter
+from molrec_core.errors import (
+    ChecksumError,
+    ClosedError,
+    CommitError,
+    FormatError,
+    LockedError,
+    Problem,
+    ReadOnlyError,
+    RecordError,
+    RecordExistsError,
+    RecordNotFoundError,
+    SchemaError,
+    SectionNotFoundError,
+    UnitError,
+    UnsupportedVersionError,
+)
+
+__all__ = [
+    "Block",
+    "Box",
+    "ChecksumError",
+    "ClosedError",
+    "CommitError",
+    "Compression",
+    "ForceField",
+    "FormatError",
+    "Frame",
+    "FrameView",
+    "LockedError",
+    "MetricsReader",
+    "Observable",
+    "Problem",
+    "ReadOnlyError",
+    "Record",
+    "RecordError",
+    "RecordExistsError",
+    "RecordNotFoundError",
+    "SchemaError",
+    "SectionNotFoundError",
+    "SequenceSchema",
+    "TornIndexWarning",
+    "TrajectoryReader",
+    "TrajectoryWriter",
+    "UnitError",
+    "UnsupportedVersionError",
+    "mrec_sections",
+    "open_record",
+    "pack",
+    "read_mrec",
+    "read_mrec_meta",
+    "read_mrec_system",
+    "read_mrec_trajectory",
+    "unpack",
+    "write_mrec",
+    "write_mrec_system",
+    "write_mrec_trajectory",
+]

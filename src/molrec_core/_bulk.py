@@ -1,0 +1,183 @@
+"""Bulk reads of a block: many frames, chosen columns, straight into one array.
+
+Four steps: which update each frame sees, which rows those own, runs of frames whose
+rows lie one after the other, then each run decoded piece by piece into its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from molrec_core import _parallel
+from molrec_core._block_reader import BlockReader
+from molrec_core._dtypes import refuse
+from molrec_core.errors import SchemaError, SectionNotFoundError
+
+if TYPE_CHECKING:
+    from molrec_core._array import ArrayReader
+    from molrec_core._trajectory_reader import TrajectoryReader
+
+Array = np.ndarray[Any, Any]
+_PIECE_BYTES = 2**19
+_BIG_CHUNK = 2**18
+
+
+def read_bulk(
+    block: BlockReader,
+    columns: str | Sequence[str],
+    ordinals: Array,
+    *,
+    rows: Any = None,  # noqa: ANN401 - anything that indexes rows
+    out: Array | None = None,
+    dtype: Any = None,  # noqa: ANN401 - a dtype
+    factor: float | None = None,
+) -> Any:  # noqa: ANN401 - an array, or values and counts
+    """Read `columns` of the frames `ordinals`; see ``TrajectoryReader.read``."""
+    single = isinstance(columns, str)
+    readers = [_column(block, name) for name in ([columns] if isinstance(columns, str) else columns)]
+    if not readers or any(r.dtype != readers[0].dtype or r.node.trailing != readers[0].node.trailing for r in readers):
+        raise SchemaError.one(block.key, "columns", "columns read together share one dtype and row shape")
+    updates = block.index.updates_at(ordinals)
+    if len(updates) and updates.min() < 0:
+        absent = int(ordinals[int(np.argmax(updates < 0))])
+        raise refuse(block.key, "block_absent", f"the block is absent at frame {absent}; read from its first update on")
+    first, counts = block.index.spans(updates)
+    uniform = len(counts) == 0 or (counts == counts[0]).all()
+    if not uniform:
+        if rows is not None or out is not None:
+            raise refuse(block.key, "ragged", "row counts differ between frames; read without rows= and out=")
+        return _ragged(readers, first, counts, dtype, factor, single=single), counts
+    n_rows = int(counts[0]) if len(counts) else (block.index.span(0)[1] if block.index.n_updates else 0)
+    shape = _shape(len(ordinals), n_rows, rows, readers, single=single)
+    want = np.dtype(dtype) if dtype is not None else readers[0].dtype
+    if out is None:
+        out = np.empty(shape, want)
+    elif out.shape != shape:
+        raise SchemaError.one(block.key, "out_shape", f"out has shape {out.shape}; {shape} is needed")
+    axis = len(shape) - len(readers[0].node.trailing) - 1
+    targets = [out if single else out[(slice(None),) * axis + (c,)] for c in range(len(readers))]
+    runs = list(_runs(first, n_rows))
+
+    def fill(item: tuple[ArrayReader, Array]) -> None:
+        _fill(item[0], runs, n_rows, rows, item[1], factor)
+
+    big = block._chunk_rows * readers[0].dtype.itemsize >= _BIG_CHUNK  # noqa: SLF001 - one layer
+    _parallel.map_ordered(fill, list(zip(readers, targets, strict=True)), out.nbytes if big else 0)
+    return out
+
+
+def _column(block: BlockReader, name: str) -> ArrayReader:
+    reader = block.columns.get(name)
+    if reader is None:
+        msg = f"no column {name!r}; there are {', '.join(block.columns) or 'none'}"
+        raise SectionNotFoundError(msg, loc=f"{block.key}/{name}")
+    return reader
+
+
+def _shape(n_frames: int, n_rows: int, rows: Any, readers: list[ArrayReader], *, single: bool) -> tuple[int, ...]:  # noqa: ANN401
+    picked = (n_rows,) if rows is None else np.empty(n_rows, bool)[rows].shape
+    return (n_frames, *picked, *(() if single else (len(readers),)), *readers[0].node.trailing)
+
+
+def _runs(first: Array, n_rows: int) -> Iterator[tuple[int, int, int]]:
+    """Cut frames into runs (frame, frame after, first row) whose rows follow one another."""
+    if not len(first):
+        return
+    breaks = np.flatnonzero(np.diff(first) != n_rows) + 1
+    edges = [0, *breaks.tolist(), len(first)]
+    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        yield start, stop, int(first[start])
+
+
+def _fill(
+    reader: ArrayReader,
+    runs: list[tuple[int, int, int]],
+    n_rows: int,
+    rows: Any,  # noqa: ANN401 - anything that indexes rows
+    target: Array,
+    factor: float | None,
+) -> None:
+    trailing = reader.node.trailing
+    direct = rows is None and factor is None and target.dtype == reader.dtype and target.flags.c_contiguous
+    width = max(1, n_rows * reader.dtype.itemsize * int(np.prod(trailing)))
+    for start, stop, row in runs:
+        if direct:
+            part = target[start:stop].reshape((stop - start) * n_rows, *trailing)
+            reader.read(row, row + (stop - start) * n_rows, part)
+            continue
+        step = max(1, _PIECE_BYTES // width)
+        layout = reader.node.layout
+        if layout is not None and n_rows and layout.chunk_rows % n_rows == 0:
+            per_chunk = layout.chunk_rows // n_rows
+            step = -(-step // per_chunk) * per_chunk
+        at = start
+        while at < stop:
+            # Pieces end at chunk borders, so that no chunk is decoded twice.
+            done = row // n_rows if n_rows else 0
+            end = min(stop, at + step - done % step) if n_rows else stop
+            values = reader.read(row, row + (end - at) * n_rows).reshape(end - at, n_rows, *trailing)
+            _put(values if rows is None else values[:, rows], target[at:end], factor)
+            row += (end - at) * n_rows
+            at = end
+
+
+def _put(values: Array, target: Array, factor: float | None) -> None:
+    if factor is None or factor == 1.0:
+        target[...] = values
+    else:
+        np.multiply(values, factor, out=target, casting="unsafe")
+
+
+def _ragged(
+    readers: list[ArrayReader],
+    first: Array,
+    counts: Array,
+    dtype: Any,  # noqa: ANN401 - a dtype
+    factor: float | None,
+    *,
+    single: bool,
+) -> Array:
+    total = int(counts.sum())
+    want = np.dtype(dtype) if dtype is not None else readers[0].dtype
+    trailing = readers[0].node.trailing
+    out = np.empty((total, *(() if single else (len(readers),)), *trailing), want)
+    ends = np.cumsum(counts)
+    follows = first[1:] == first[:-1] + counts[:-1]
+    edges = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(first)]
+    for c, reader in enumerate(readers):
+        target = out if single else out[:, c]
+        for start, stop in zip(edges[:-1], edges[1:], strict=True):
+            lo, hi = int(ends[start] - counts[start]), int(ends[stop - 1])
+            _put(reader.read(int(first[start]), int(first[start]) + hi - lo), target[lo:hi], factor)
+    return out
+
+
+def dask_array(trajectory: TrajectoryReader, block: BlockReader, columns: str | Sequence[str]) -> Any:  # noqa: ANN401
+    """Return a lazy array of every frame, cut where chunks end."""
+    import dask.array  # noqa: PLC0415 - dask is an extra
+
+    counts = trajectory.counts(block.name)
+    if len(counts) and (counts != counts[0]).any():
+        frame = int(np.argmax(counts != counts[0]))
+        raise refuse(
+            block.key, "ragged", f"frame {frame} has {counts[frame]} rows, frame 0 {counts[0]}; read them frame by frame"
+        )
+    n_rows = int(counts[0]) if len(counts) else 0
+    per_chunk = max(1, block._chunk_rows // n_rows) if n_rows else 1  # noqa: SLF001 - one layer
+    size = max(per_chunk, _PIECE_BYTES * 16 // max(1, n_rows * 24) // per_chunk * per_chunk)
+    parts = []
+    names = columns if isinstance(columns, str) else list(columns)
+    sample = trajectory.read(block.name, names, slice(0, 0))
+    for start in range(0, len(trajectory), size):
+        stop = min(start + size, len(trajectory))
+        delayed = dask.delayed(_read_part, pure=True)(trajectory, block.name, names, start, stop)
+        parts.append(dask.array.from_delayed(delayed, (stop - start, *sample.shape[1:]), sample.dtype))
+    return dask.array.concatenate(parts) if parts else dask.array.from_array(sample)
+
+
+def _read_part(trajectory: TrajectoryReader, block: str, columns: Any, start: int, stop: int) -> Array:  # noqa: ANN401
+    part: Array = trajectory.read(block, columns, slice(start, stop))
+    return part

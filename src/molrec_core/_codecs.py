@@ -1,0 +1,446 @@
+"""Codec pipelines: the only module that imports compressors.
+
+The must-decode set of the chunking chapter for one chunk of one array, both ways:
+``bytes``/``vlen-utf8``, then ``numcodecs.shuffle``, ``gzip``, ``zstd``, and
+``crc32c``. What a chunk may decode to is bounded by its declared size before
+anything is allocated. Arrays with other codecs (``transpose``, nested shards) are
+read through zarr-python.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import zstandard
+from crc32c import crc32c as _crc32c
+
+from molrec_core._dtypes import COLUMN_DTYPES, FLOATS, STRING
+from molrec_core.errors import RecordError
+
+Array = np.ndarray[Any, Any]
+Buffer = bytes | bytearray | memoryview | Array
+_CRC = struct.Struct("<I")
+_MAX_STRING_BYTES = 2**31
+_GZIP = 31
+"""``wbits`` of zlib for a gzip member."""
+
+
+class CodecError(RecordError, ValueError):
+    """The bytes of a chunk do not decode; the caller knows which chunk and names it."""
+
+    def __init__(self, message: str, *, kind: str = "codec", loc: str = "") -> None:
+        super().__init__(message, kind=kind, loc=loc)
+
+
+def checksum(data: Buffer) -> int:
+    """CRC-32C of a contiguous buffer."""
+    return int(_crc32c(data))
+
+
+class BytesCodec(Protocol):
+    """A codec from bytes to bytes."""
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Encode the bytes of one chunk."""
+        ...
+
+    def decode(self, data: Buffer, limit: int) -> Buffer:
+        """Decode them; `limit` bounds what may come out."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of the ``codecs`` list."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Gzip:
+    """DEFLATE in a gzip member."""
+
+    level: int
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Compress."""
+        compressor = zlib.compressobj(self.level, zlib.DEFLATED, _GZIP)
+        return compressor.compress(data) + compressor.flush()
+
+    def decode(self, data: Buffer, limit: int) -> Buffer:
+        """Decompress, refusing more than `limit` bytes; members may follow one another."""
+        parts = []
+        room = limit
+        rest: bytes = bytes(data)
+        while rest:
+            decompressor = zlib.decompressobj(_GZIP)
+            try:
+                part = decompressor.decompress(rest, room + 1)
+            except zlib.error as error:
+                msg = f"gzip: {error}"
+                raise CodecError(msg) from None
+            room -= len(part)
+            if room < 0:
+                msg = f"gzip: more than the {limit} bytes the chunk holds"
+                raise CodecError(msg)
+            if not decompressor.eof:
+                msg = "gzip: the stream is cut short"
+                raise CodecError(msg)
+            parts.append(part)
+            rest = decompressor.unused_data
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of the ``codecs`` list."""
+        return {"name": "gzip", "configuration": {"level": self.level}}
+
+
+_zstd = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class Zstd:
+    """Zstandard, content size written, no content checksum by default."""
+
+    level: int
+    checksum: bool = False
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Compress."""
+        # One compressor a thread: they keep a context and are not thread-safe.
+        key = f"c{self.level}{self.checksum}"
+        compressor = getattr(_zstd, key, None)
+        if compressor is None:
+            compressor = zstandard.ZstdCompressor(level=self.level, write_checksum=self.checksum)
+            setattr(_zstd, key, compressor)
+        return compressor.compress(data)  # type: ignore[no-any-return]
+
+    def decode(self, data: Buffer, limit: int) -> Buffer:
+        """Decompress, refusing a frame that claims or yields more than `limit` bytes."""
+        decompressor = getattr(_zstd, "d", None)
+        if decompressor is None:
+            decompressor = _zstd.d = zstandard.ZstdDecompressor()
+        try:
+            size = zstandard.frame_content_size(data)
+            if size > limit:
+                msg = f"zstd: {size} bytes claimed where the chunk holds at most {limit}"
+                raise CodecError(msg)
+            if size >= 0:
+                return decompressor.decompress(data)  # type: ignore[no-any-return]
+            # An empty output needs a bound above zero: zero means unbounded to the library.
+            return decompressor.decompress(data, max_output_size=max(limit, 1))  # type: ignore[no-any-return]
+        except zstandard.ZstdError as error:
+            msg = f"zstd: {error}"
+            raise CodecError(msg) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of the ``codecs`` list."""
+        return {"name": "zstd", "configuration": {"level": self.level, "checksum": self.checksum}}
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """Byte shuffle: the first bytes of all elements, then the second ones, and so on."""
+
+    elementsize: int
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Split the elements into byte planes."""
+        flat = np.frombuffer(data, np.uint8)
+        whole = len(flat) // self.elementsize * self.elementsize
+        planes = np.ascontiguousarray(flat[:whole].reshape(-1, self.elementsize).T).reshape(-1)
+        return planes if whole == len(flat) else np.concatenate([planes, flat[whole:]])
+
+    def decode(self, data: Buffer, limit: int) -> Buffer:  # noqa: ARG002 - the size does not change
+        """Join the byte planes."""
+        out = np.empty(len(data), np.uint8)
+        self.decode_into(data, out)
+        return out
+
+    def decode_into(self, data: Buffer, out: Array) -> None:
+        """Join the byte planes into `out`, uint8 of the same length."""
+        flat = np.frombuffer(data, np.uint8)
+        whole = len(flat) // self.elementsize * self.elementsize
+        out[:whole].reshape(-1, self.elementsize)[...] = flat[:whole].reshape(self.elementsize, -1).T
+        out[whole:] = flat[whole:]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of the ``codecs`` list."""
+        return {"name": "numcodecs.shuffle", "configuration": {"elementsize": self.elementsize}}
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """The compressor of float columns: the writer's one knob.
+
+    ``Compression.none()``, ``Compression.gzip(level)`` or ``Compression.zstd(level)``.
+    For a column without a precision it replaces "none"; for a precision column it
+    replaces zstd level 3, and the byte shuffle stays (checklist H17).
+
+    Parameters
+    ----------
+    codec : {"none", "gzip", "zstd"}
+    level : int
+    shuffle : bool
+        Byte-shuffle float columns that declare no precision, too.
+    """
+
+    codec: str = "none"
+    level: int = 0
+    shuffle: bool = False
+
+    @classmethod
+    def none(cls, *, shuffle: bool = False) -> Compression:
+        """Store the bytes as they are."""
+        return cls("none", 0, shuffle)
+
+    @classmethod
+    def gzip(cls, level: int = 1, *, shuffle: bool = False) -> Compression:
+        """Gzip at `level` 0 to 9."""
+        return cls("gzip", _level(level, 0, 9), shuffle)
+
+    @classmethod
+    def zstd(cls, level: int = 3, *, shuffle: bool = False) -> Compression:
+        """Zstandard at `level` 1 to 22."""
+        return cls("zstd", _level(level, 1, 22), shuffle)
+
+    def codecs(self) -> tuple[BytesCodec, ...]:
+        """Return the compressor as codecs of a pipeline."""
+        if self.codec == "none":
+            return ()
+        return (Gzip(self.level),) if self.codec == "gzip" else (Zstd(self.level),)
+
+
+def _level(level: int, low: int, high: int) -> int:
+    if isinstance(level, bool) or not isinstance(level, int) or not low <= level <= high:
+        msg = f"compression level {level!r}: an integer from {low} to {high} is expected"
+        raise ValueError(msg)
+    return level
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """How one chunk of one array becomes bytes.
+
+    Attributes
+    ----------
+    dtype : str
+        Column dtype.
+    trailing : tuple of int
+        Trailing shape of a row.
+    codecs : tuple
+        Bytes-to-bytes codecs in order, without the closing checksum.
+    crc : bool
+        Whether crc32c closes the pipeline.
+    endian : {"little", "big"}
+    """
+
+    dtype: str
+    trailing: tuple[int, ...] = ()
+    codecs: tuple[BytesCodec, ...] = ()
+    crc: bool = True
+    endian: str = "little"
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The dtype of decoded rows."""
+        return COLUMN_DTYPES[self.dtype][0]
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """The dtype of the stored bytes."""
+        return self.numpy_dtype.newbyteorder("<" if self.endian == "little" else ">")
+
+    @property
+    def raw(self) -> bool:
+        """Whether the stored payload is the memory of the rows, but for the checksum."""
+        return not self.codecs and self.dtype != "string" and (self.endian == "little" or self.numpy_dtype.itemsize == 1)
+
+    def encode(self, rows: Array) -> list[Buffer]:
+        """Encode the rows of a whole chunk; the pieces are to be written one after the other."""
+        data: Buffer
+        if self.dtype == "string":
+            data = encode_strings(rows)
+        else:
+            data = np.ascontiguousarray(rows, self.stored_dtype).reshape(-1).view(np.uint8)
+        for codec in self.codecs:
+            data = codec.encode(data)
+        return [data, _CRC.pack(_crc32c(data))] if self.crc else [data]
+
+    def decode(self, stored: Buffer, n_rows: int) -> Array:
+        """Decode the stored bytes of a chunk of `n_rows` rows.
+
+        Raises
+        ------
+        CodecError
+            Damaged or lying bytes; ``checksum`` is its kind when the crc does not hold.
+        """
+        out = np.empty((n_rows, *self.trailing), self.numpy_dtype)
+        self.decode_into(stored, out)
+        return out
+
+    def decode_into(self, stored: Buffer, out: Array) -> None:
+        """Decode a chunk into `out`, contiguous and of the chunk's whole shape."""
+        data = self._checked(stored)
+        if self.dtype == "string":
+            for codec in reversed(self.codecs):
+                data = codec.decode(data, _MAX_STRING_BYTES)
+            out[...] = np.array(decode_strings(data, out.size), dtype=STRING).reshape(out.shape)
+            return
+        size = out.size * out.itemsize
+        last = len(self.codecs) - 1
+        direct = self.endian == "little"
+        for i, codec in enumerate(reversed(self.codecs)):
+            if i == last and direct and isinstance(codec, Shuffle) and len(data) == size:
+                codec.decode_into(data, out.reshape(-1).view(np.uint8))
+                return
+            data = codec.decode(data, size)
+        if len(data) != size:
+            msg = f"{len(data)} bytes decoded where the chunk holds {size}"
+            raise CodecError(msg)
+        out.reshape(-1)[...] = np.frombuffer(data, self.stored_dtype)
+
+    def _checked(self, stored: Buffer) -> Buffer:
+        if not self.crc:
+            return stored
+        view = memoryview(stored)
+        if len(view) < _CRC.size:
+            msg = f"{len(view)} bytes, too few to hold a checksum"
+            raise CodecError(msg, kind="checksum")
+        body = view[: -_CRC.size]
+        if _crc32c(body) != _CRC.unpack(view[-_CRC.size :])[0]:
+            msg = "the crc32c of the stored bytes does not hold"
+            raise CodecError(msg, kind="checksum")
+        return body
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the ``codecs`` list of the array (or of the shard's inner chunks)."""
+        head: dict[str, Any] = {"name": "vlen-utf8"}
+        if self.dtype != "string":
+            itemsize = COLUMN_DTYPES[self.dtype][0].itemsize
+            head = {"name": "bytes"}
+            if itemsize > 1:
+                head["configuration"] = {"endian": self.endian}
+        tail = [{"name": "crc32c"}] if self.crc else []
+        return [head, *(codec.to_json() for codec in self.codecs), *tail]
+
+
+def pipeline_for(
+    dtype: str,
+    trailing: Sequence[int] = (),
+    *,
+    precision: bool = False,
+    dense: bool = False,
+    compression: Compression | None = None,
+) -> Pipeline:
+    """Return the reference writer's pipeline (checklist H03, H17).
+
+    A precision column: shuffle, zstd 3. Another float column: none. Everything
+    else, and every dense array: gzip 1.
+    """
+    knob = compression or Compression()
+    codecs: tuple[BytesCodec, ...]
+    itemsize = COLUMN_DTYPES[dtype][0].itemsize
+    if precision:
+        codecs = (Shuffle(itemsize), *(knob.codecs() if compression is not None else (Zstd(3),)))
+    elif dtype in FLOATS and not dense:
+        codecs = ((Shuffle(itemsize),) if knob.shuffle else ()) + knob.codecs()
+    else:
+        codecs = (Gzip(1),)
+    return Pipeline(dtype, tuple(trailing), codecs)
+
+
+def encode_strings(rows: Array) -> bytes:
+    """Encode strings as ``vlen-utf8``: a count, then a length and the UTF-8 bytes of each."""
+    encoded = [text.encode("utf-8") for text in rows.ravel().tolist()]
+    pack = _CRC.pack
+    parts = [pack(len(encoded))]
+    for text in encoded:
+        parts.append(pack(len(text)))
+        parts.append(text)
+    return b"".join(parts)
+
+
+def decode_strings(data: Buffer, count: int) -> list[str]:
+    """Decode ``vlen-utf8`` bytes of `count` strings.
+
+    Raises
+    ------
+    CodecError
+        Another count, lengths past the end, bytes left over, or invalid UTF-8.
+    """
+    raw = bytes(data)
+    stored = _CRC.unpack_from(raw)[0] if len(raw) >= _CRC.size else -1
+    if stored != count:
+        msg = f"vlen-utf8: {stored} strings where the chunk holds {count}"
+        raise CodecError(msg)
+    texts = []
+    at = _CRC.size
+    unpack = _CRC.unpack_from
+    try:
+        for _ in range(count):
+            stop = at + 4 + unpack(raw, at)[0]
+            texts.append(raw[at + 4 : stop].decode("utf-8"))
+            at = stop
+    except (struct.error, UnicodeDecodeError) as error:
+        msg = f"vlen-utf8: {error}"
+        raise CodecError(msg) from None
+    if at != len(raw):
+        msg = f"vlen-utf8: the lengths add up to {at} bytes, {len(raw)} are stored"
+        raise CodecError(msg)
+    return texts
+
+
+_PLAIN_KEYS = frozenset({"name", "configuration", "must_understand"})
+
+
+def parse_pipeline(codecs: object, dtype: str, trailing: Sequence[int]) -> Pipeline | None:
+    """Read a ``codecs`` list; None for one outside the fast path, which zarr-python decodes."""
+    if not isinstance(codecs, list) or not codecs:
+        return None
+    head, *rest = codecs
+    name, config = _codec(head)
+    endian = "little"
+    if dtype == "string":
+        if name != "vlen-utf8":
+            return None
+    elif name == "bytes" and config.get("endian") in {None, "little", "big"}:
+        endian = config.get("endian") or "little"
+    else:
+        return None
+    chain: list[BytesCodec] = []
+    crc = False
+    for entry in rest:
+        name, config = _codec(entry)
+        codec = _bytes_codec(name, config)
+        if crc or (codec is None and name != "crc32c"):
+            return None
+        crc = name == "crc32c"
+        if codec is not None:
+            chain.append(codec)
+    return Pipeline(dtype, tuple(trailing), tuple(chain), crc, endian)
+
+
+def _codec(entry: object) -> tuple[str, dict[str, Any]]:
+    if isinstance(entry, str):
+        return entry, {}
+    if isinstance(entry, dict) and entry.keys() <= _PLAIN_KEYS:
+        config = entry.get("configuration", {})
+        if isinstance(entry.get("name"), str) and isinstance(config, dict):
+            return entry["name"], config
+    return "", {}
+
+
+def _bytes_codec(name: str, config: dict[str, Any]) -> BytesCodec | None:
+    level = config.get("level")
+    if name == "gzip" and isinstance(level, int):
+        return Gzip(min(max(level, 0), 9))
+    if name == "zstd" and isinstance(level, int):
+        return Zstd(min(max(level, -7), 22), bool(config.get("checksum", False)))
+    size = config.get("elementsize")
+    if name == "numcodecs.shuffle" and isinstance(size, int) and 0 < size <= 16:  # noqa: PLR2004 - complex128
+        return Shuffle(size)
+    return None

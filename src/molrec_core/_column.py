@@ -1,0 +1,351 @@
+"""Growth of one array under ``trajectory/``: rows in, whole chunks out.
+
+A :class:`GrowingArray` buffers rows, answers whether a staged update differs from the
+one before it, and lands chunks: payload first, at the tail of the shard, never over a
+published chunk. Index entries it only remembers; :mod:`molrec_core._commit` publishes
+them when the order on disk allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from molrec_core import _parallel
+from molrec_core._change import differs, round_into
+from molrec_core._codecs import Buffer
+from molrec_core._dtypes import COLUMN_DTYPES
+from molrec_core._node import Layout, array_document, spell
+from molrec_core._shard import EMPTY, ENTRY_BYTES, empty_index, encode_index, index_bytes
+from molrec_core._store import DirectoryStore, ZARR_JSON, join
+
+Array = np.ndarray[Any, Any]
+Entry = tuple[int, int]
+EMPTY_ENTRY: Entry = (EMPTY, EMPTY)
+
+
+@dataclass(slots=True)
+class Shard:
+    """What the writer knows of one shard file: its published entries and where it ends."""
+
+    key: str
+    entries: Array
+    tail: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Entries of one array that are landed and not yet published.
+
+    Attributes
+    ----------
+    entries : dict of int to (offset, length)
+        By chunk.
+    replaced : tuple of str
+        Shard files in which the entry of a chunk that holds a durable row changes.
+    """
+
+    entries: dict[int, Entry]
+    replaced: tuple[str, ...] = ()
+
+
+class GrowingArray:
+    """One array that grows along its leading axis.
+
+    Parameters
+    ----------
+    store : DirectoryStore
+    key : str
+        Key of the array.
+    layout : Layout
+        Sharded, index at the start.
+    attributes : dict
+        Attributes of the array.
+    precision : float, optional
+        Declared precision: rows are rounded as they are staged.
+    run_ahead : bool
+        Whether the stored shape may exceed the landed rows (`design` of the commit: never
+        for ``step_index`` and the cell arrays).
+    """
+
+    def __init__(
+        self,
+        store: DirectoryStore,
+        key: str,
+        layout: Layout,
+        attributes: dict[str, Any] | None = None,
+        *,
+        precision: float | None = None,
+        run_ahead: bool = True,
+    ) -> None:
+        self.store = store
+        self.key = key
+        self.layout = layout
+        self.attributes = attributes or {}
+        self.precision = precision
+        self.run_ahead = run_ahead
+        self.dtype = layout.pipeline.dtype
+        self.trailing = layout.pipeline.trailing
+        self.numpy_dtype = COLUMN_DTYPES[self.dtype][0]
+        self.rows = 0
+        self.stored_rows = 0
+        self.durable_rows = 0
+        self._document: dict[str, Any] | None = None
+        self._touched: set[str] = set()
+        self._shards: dict[int, Shard] = {}
+        self._pending: dict[int, Entry] = {}
+        self._buffer = np.empty((layout.chunk_rows, *self.trailing), self.numpy_dtype)
+        self._base = 0
+        self._landed = 0
+        self._tail_rows = 0
+        self._previous = 0
+        self._staged: Array | None = None
+
+    # -- rows in
+
+    def changed(self, values: Array) -> bool:
+        """Whether `values` (shape (n,) + trailing), once rounded, differ in any bit from the last update."""
+        if self.precision is None:
+            return differs(values, self.last_update())
+        self._stage(values, keep_previous=True)
+        if self._staged is not None and differs(self._staged, self.last_update()):
+            return True
+        self._staged = None
+        return False
+
+    def accept(self, values: Array) -> None:
+        """Take `values` as the next update."""
+        if self._staged is None:
+            self._stage(values, keep_previous=False)
+        self._staged = None
+        self._previous = self.rows
+        self.rows += len(values)
+
+    def _stage(self, values: Array, *, keep_previous: bool) -> None:
+        n = len(values)
+        at = self.rows - self._base
+        if at + n > len(self._buffer):
+            at = self._make_room(n, keep_previous=keep_previous)
+        self._staged = staged = self._buffer[at : at + n]
+        if self.precision is None:
+            staged[...] = values
+        else:
+            round_into(values, self.precision, staged)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for `rows` rows beside a whole chunk, before the first one comes."""
+        need = -(-rows // self.layout.chunk_rows) * self.layout.chunk_rows
+        if self.rows == 0 and need > len(self._buffer):
+            self._buffer = np.empty((need, *self.trailing), self.numpy_dtype)
+
+    def last_update(self) -> Array:
+        """Return the rows of the last accepted update."""
+        return self._buffer[self._previous - self._base : self.rows - self._base]
+
+    def _make_room(self, n: int, *, keep_previous: bool) -> int:
+        """Land whole chunks, drop what is landed and not needed, grow when that is not enough."""
+        land([self])
+        keep = min(self._previous, self._landed) if keep_previous else self._landed
+        kept = self._buffer[keep - self._base : self.rows - self._base]
+        need = len(kept) + n
+        if need > len(self._buffer):
+            grown = np.empty((max(need, 2 * len(self._buffer)), *self.trailing), self.numpy_dtype)
+            grown[: len(kept)] = kept
+            self._buffer = grown
+        elif keep > self._base:
+            # Overlapping on purpose: numpy moves such slices safely.
+            self._buffer[: len(kept)] = kept
+        self._base = keep
+        return len(kept)
+
+    def adopt(self, layout: Layout, document: dict[str, Any]) -> None:
+        """Go on with the extents and the document of an array that is on disk."""
+        self.layout = layout
+        self._document = document
+        self._buffer = np.empty((layout.chunk_rows, *self.trailing), self.numpy_dtype)
+
+    def restore(self, rows: int, stored_rows: int, kept: Array, shards: dict[int, Shard], previous: int) -> None:
+        """Take up an array that is on disk: `kept` are its rows from the tail chunk or the last update on."""
+        self.rows = self.durable_rows = rows
+        self.stored_rows = stored_rows
+        self._base = rows - len(kept)
+        self._previous = previous
+        self._landed = rows // self.layout.chunk_rows * self.layout.chunk_rows
+        self._shards = shards
+        if len(kept) > len(self._buffer):
+            self._buffer = np.empty((2 * len(kept), *self.trailing), self.numpy_dtype)
+        self._buffer[: len(kept)] = kept
+        self._tail_rows = rows - self._landed
+
+    def rewrite_tail(self) -> None:
+        """Encode the tail chunk anew at the next landing, from the rows that are accepted."""
+        self._tail_rows = -1
+
+    def touch(self, key: str) -> None:
+        """Note a shard file that was written elsewhere, so that the next commit syncs it."""
+        self._touched.add(key)
+
+    # -- chunks out
+
+    def whole_chunks(self) -> list[tuple[GrowingArray, int, Array]]:
+        """Return the chunks that became whole since the last landing."""
+        size = self.layout.chunk_rows
+        first, last = self._landed // size, self.rows // size
+        jobs = []
+        for chunk in range(first, last):
+            at = chunk * size - self._base
+            jobs.append((self, chunk, self._buffer[at : at + size]))
+        if last > first:
+            self._landed = last * size
+            self._tail_rows = 0
+        return jobs
+
+    def tail_chunk(self) -> list[tuple[GrowingArray, int, Array]]:
+        """Return the partial chunk behind the whole ones, padded with fill, if it has new rows."""
+        n = self.rows - self._landed
+        if n == self._tail_rows:
+            return []
+        self._tail_rows = n
+        padded = np.zeros((self.layout.chunk_rows, *self.trailing), self.numpy_dtype)
+        at = self._landed - self._base
+        padded[:n] = self._buffer[at : at + n]
+        return [(self, self._landed // self.layout.chunk_rows, padded)]
+
+    def write_chunks(self, encoded: list[tuple[int, list[Buffer] | None]]) -> None:
+        """Write encoded chunks at the tails of their shards and remember their entries.
+
+        A chunk that is all fill comes as None: nothing is written, its entry is to be empty.
+        """
+        batch: list[Buffer] = []
+        shard: Shard | None = None
+        for chunk, pieces in encoded:
+            if pieces is None:
+                self._pending[chunk] = EMPTY_ENTRY
+                continue
+            home = self._shard(chunk // self.layout.chunks_per_shard)
+            if home is not shard:
+                self._write_batch(shard, batch)
+                shard, batch = home, []
+                at = home.tail
+            length = sum(memoryview(piece).nbytes for piece in pieces)
+            self._pending[chunk] = (at, length)
+            at += length
+            batch += pieces
+        self._write_batch(shard, batch)
+
+    def _write_batch(self, shard: Shard | None, batch: list[Buffer]) -> None:
+        if shard is not None and batch:
+            shard.tail += self.store.write(shard.key, shard.tail, batch)
+            self._touched.add(shard.key)
+
+    def _shard(self, number: int) -> Shard:
+        shard = self._shards.get(number)
+        if shard is None:
+            key = join(self.key, self.layout.object_key(number, 1 + len(self.trailing)))
+            n_chunks = self.layout.chunks_per_shard
+            shard = Shard(key, empty_index(n_chunks), index_bytes(n_chunks))
+            self.store.write(key, 0, [encode_index(shard.entries)])
+            self._touched.add(key)
+            self._shards[number] = shard
+        return shard
+
+    # -- for the commit
+
+    def take_pending(self) -> Pending:
+        """Hand over what is landed and not yet published; empty entries that are empty already drop out."""
+        taken, self._pending = self._pending, {}
+        entries: dict[int, Entry] = {}
+        replaced = set()
+        for chunk, entry in taken.items():
+            number, local = divmod(chunk, self.layout.chunks_per_shard)
+            shard = self._shards.get(number)
+            stored = shard is not None and bool((shard.entries[local] != EMPTY).any())
+            if stored or entry != EMPTY_ENTRY:
+                entries[chunk] = entry
+            if shard is not None and stored and chunk * self.layout.chunk_rows < self.durable_rows:
+                replaced.add(shard.key)
+        return Pending(entries, tuple(sorted(replaced)))
+
+    def take_touched(self) -> set[str]:
+        """Hand over the shard files written since the last call."""
+        touched, self._touched = self._touched, set()
+        return touched
+
+    def publish(self, pending: Pending) -> None:
+        """Write index entries in place, then the checksum of the index they make."""
+        by_shard: dict[int, list[int]] = {}
+        per_shard = self.layout.chunks_per_shard
+        for chunk, entry in pending.entries.items():
+            number, local = divmod(chunk, per_shard)
+            self._shards[number].entries[local] = entry
+            by_shard.setdefault(number, []).append(local)
+        for number, changed in by_shard.items():
+            shard = self._shards[number]
+            stored = encode_index(shard.entries)
+            lo, hi = min(changed) * ENTRY_BYTES, (max(changed) + 1) * ENTRY_BYTES
+            self.store.write(shard.key, lo, [stored[lo:hi]])
+            self.store.write(shard.key, ENTRY_BYTES * per_shard, [stored[ENTRY_BYTES * per_shard :]])
+            self._touched.add(shard.key)
+
+    def drop_finished(self) -> list[str]:
+        """Forget shards that no later row falls into and that are published; return their keys."""
+        per_shard = self.layout.chunks_per_shard
+        current = self.rows // self.layout.chunk_rows // per_shard
+        waiting = {chunk // per_shard for chunk in self._pending}
+        done = [number for number in self._shards if number < current and number not in waiting]
+        return [self._shards.pop(number).key for number in done]
+
+    def wanted_rows(self, *, exact: bool) -> int:
+        """Return the length the document should state: ahead of the rows where that saves rewrites."""
+        if exact or not self.run_ahead:
+            return self.rows
+        if self.rows <= self.stored_rows:
+            return self.stored_rows
+        return self.rows + max(self.rows, self.layout.chunk_rows)
+
+    def document(self, rows: int) -> tuple[str, bytes]:
+        """Return key and bytes of the array's document at a length; what an older one says is kept."""
+        shape = (rows, *self.trailing)
+        document = self._document or array_document(self.dtype, shape, self.layout, self.key, self.attributes)
+        return join(self.key, ZARR_JSON), spell({**document, "shape": list(shape)}, self.key)
+
+
+def land(arrays: Iterable[GrowingArray], *, tails: bool = False) -> None:
+    """Encode and write every chunk that became whole, and with `tails` the partial ones too.
+
+    Raises
+    ------
+    OSError
+        A write failed; nothing was published.
+    """
+    arrays = list(arrays)
+    jobs = [job for array in arrays for job in array.whole_chunks()]
+    if tails:
+        jobs += [job for array in arrays for job in array.tail_chunk()]
+    if not jobs:
+        return
+    n_bytes = sum(rows.nbytes for array, _, rows in jobs if array.layout.pipeline.codecs)
+    encoded = _parallel.map_ordered(_encode, jobs, n_bytes)
+    by_array: dict[int, list[tuple[int, list[Buffer] | None]]] = {}
+    for (array, chunk, _), pieces in zip(jobs, encoded, strict=True):
+        by_array.setdefault(id(array), []).append((chunk, pieces))
+    owners = {id(array): array for array, _, _ in jobs}
+    for identity, chunks in by_array.items():
+        owners[identity].write_chunks(chunks)
+
+
+def _encode(job: tuple[GrowingArray, int, Array]) -> list[Buffer] | None:
+    array, _, rows = job
+    return None if is_fill(rows) else array.layout.pipeline.encode(rows)
+
+
+def is_fill(rows: Array) -> bool:
+    """Whether rows are bit for bit our fill: zeros or empty strings; a -0.0 is not."""
+    if rows.dtype.kind == "T":
+        return not (rows != "").any()
+    flat = rows.reshape(-1).view(np.uint8)
+    # Bits that are set almost always show in the first bytes.
+    return not flat[:64].any() and not flat.any()

@@ -1,0 +1,58 @@
+"""The declaration of a trajectory whose writer pinned none: read off its groups.
+
+"The pinned declaration" of the ragged-trajectory chapter, last paragraph; checklist Q13.
+"""
+
+from __future__ import annotations
+
+from molrec_core._dtypes import RESERVED_BLOCKS, RESERVED_COLUMNS, TAGS, refuse
+from molrec_core._group import VALIDITY, check_column, child_nodes, get_node
+from molrec_core._node import ArrayNode, GroupNode
+from molrec_core._schema import SequenceSchema, read_structural_shape
+from molrec_core._store import Store, join
+from molrec_core.errors import FormatError, SchemaError
+
+KEY = "trajectory"
+
+
+def derive_schema(store: Store, nstep: int) -> SequenceSchema:
+    """Derive the declaration of a store without ``sequence_schema``.
+
+    Raises
+    ------
+    FormatError
+        A group that cannot be a block, or an array that cannot be a column or meta key.
+    """
+    schema = SequenceSchema()
+    try:
+        for name, node in child_nodes(store, KEY).items():
+            if name not in RESERVED_BLOCKS and isinstance(node, GroupNode):
+                _derive_block(store, schema, name, node)
+        for key, node in child_nodes(store, f"{KEY}/meta").items():
+            tag = node.attributes.get("meta_dtype")
+            if isinstance(node, ArrayNode) and nstep:
+                if tag not in TAGS:
+                    raise refuse(f"{KEY}/meta/{key}", "meta_dtype", f"meta_dtype is {tag!r}; one of the sixteen tags")
+                schema.declare_meta(key, str(tag))
+    except SchemaError as error:
+        raise FormatError(error.problems) from None
+    return schema
+
+
+def _derive_block(store: Store, schema: SequenceSchema, name: str, node: GroupNode) -> None:
+    schema.declare_block(name)
+    key = join(KEY, name)
+    masked = set()
+    if isinstance(get_node(store, join(key, VALIDITY)), GroupNode):
+        masked = set(store.children(join(key, VALIDITY))[0])
+    for column, child in child_nodes(store, key).items():
+        if column in RESERVED_COLUMNS or isinstance(child, GroupNode):
+            continue
+        place = join(key, column)
+        check_column(place, column, child)
+        if not child.shape:
+            raise refuse(place, "schema_mismatch", "a column has a leading row axis; a single value is stored")
+        schema.declare_column(name, column, str(child.dtype), child.trailing, nullable=column in masked)
+    shape = node.attributes.get("structural_shape")
+    if shape is not None:
+        schema.declare_structural_shape(name, read_structural_shape(shape, key))

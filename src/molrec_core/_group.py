@@ -1,0 +1,473 @@
+"""Frame-shaped groups, and fixed-size arrays: reading and writing.
+
+"Frame-shaped group" of the root-layout chapter; checklist groups F, D, N, P, M, T and
+B on the frame path. The force field uses the same reader and writer with a plain
+document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from molrec_core._array import open_array
+from molrec_core._codecs import pipeline_for
+from molrec_core._column import is_fill
+from molrec_core._dtypes import (
+    COLUMN_DTYPES,
+    TAGS,
+    canonical_problem,
+    dtype_name,
+    name_problem,
+    precision_problem,
+    refuse,
+)
+from molrec_core._change import rounded
+from molrec_core._extents import fixed_extents, row_bytes
+from molrec_core._frame import Block, Box, Frame
+from molrec_core._node import ArrayNode, GroupNode, Layout, array_document, group_document, parse_node, spell
+from molrec_core._schema import read_structural_shape, read_targets, target_problem
+from molrec_core._links import Sections, check_targets
+from molrec_core._shard import EMPTY, empty_index, encode_index
+from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
+from molrec_core._typedjson import decode, encode, infer
+from molrec_core.errors import FormatError, Problems, SchemaError
+
+Array = np.ndarray[Any, Any]
+META_TYPES = "_meta_types"
+VALIDITY = "_validity"
+_OWN_ATTRIBUTES = frozenset({"count", "structural_shape", "targets"})
+
+
+# -- nodes
+
+
+def get_node(store: Store, key: str) -> ArrayNode | GroupNode | None:
+    """Return the node at `key`; None when there is none."""
+    data = store.get(join(key, ZARR_JSON))
+    return None if data is None else parse_node(data, key)
+
+
+def get_group(store: Store, key: str) -> GroupNode | None:
+    """Return the group at `key`; None when there is none.
+
+    Raises
+    ------
+    FormatError
+        ``node_type``: there is an array.
+    """
+    node = get_node(store, key)
+    if isinstance(node, ArrayNode):
+        raise refuse(key, "node_type", "an array is stored where a group is expected")
+    return node
+
+
+def get_array(store: Store, key: str) -> ArrayNode | None:
+    """Return the array at `key`; None when there is none.
+
+    Raises
+    ------
+    FormatError
+        ``node_type``: there is a group.
+    """
+    node = get_node(store, key)
+    if isinstance(node, GroupNode):
+        raise refuse(key, "node_type", "a group is stored where an array is expected")
+    return node
+
+
+def child_nodes(store: Store, key: str) -> dict[str, ArrayNode | GroupNode]:
+    """Return the nodes right below `key`; directories without a ``zarr.json`` are no nodes."""
+    found = {}
+    for name in store.children(key)[0]:
+        node = get_node(store, join(key, name))
+        if node is not None:
+            found[name] = node
+    return found
+
+
+# -- fixed-size arrays
+
+
+def write_array(
+    store: DirectoryStore, key: str, values: Array, *, precision: float | None = None, attributes: Any = None
+) -> None:
+    """Write a fixed-size array of any column dtype and shape, with the reference extents (H11, H12)."""
+    dtype = dtype_name(values.dtype)
+    if dtype is None:
+        raise SchemaError.one(key, "dtype", f"dtype {values.dtype} is none of the column dtypes")
+    shape = values.shape
+    values = np.ascontiguousarray(values, COLUMN_DTYPES[dtype][0]).reshape(shape)
+    trailing = shape[1:]
+    pipeline = pipeline_for(dtype, trailing, precision=precision is not None)
+    rows = shape[0] if shape else 1
+    if dtype == "string" or not shape or values.size == 0:
+        chunk, shard = max(rows, 1), 0
+    else:
+        chunk, shard = fixed_extents(rows, row_bytes(dtype, trailing))
+    layout = Layout(chunk, shard // chunk, pipeline, index_at_start=False)
+    store.mkdir(key)
+    if values.size:
+        _write_chunks(store, key, values.reshape(rows, *trailing), layout, len(shape))
+    document = array_document(dtype, shape, layout, key, attributes)
+    store.replace(join(key, ZARR_JSON), spell(document, key))
+
+
+def _write_chunks(store: DirectoryStore, key: str, values: Array, layout: Layout, ndim: int) -> None:
+    rows = layout.chunk_rows
+    shard: list[Any] = []
+    entries = empty_index(layout.chunks_per_shard)
+    at = 0
+    for chunk in range(-(-len(values) // rows)):
+        part = values[chunk * rows : (chunk + 1) * rows]
+        if is_fill(part):
+            continue
+        if len(part) < rows:
+            padded = np.zeros((rows, *part.shape[1:]), part.dtype)
+            padded[: len(part)] = part
+            part = padded
+        pieces = layout.pipeline.encode(part)
+        if not layout.chunks_per_shard:
+            name = join(key, layout.object_key(chunk, ndim))
+            store.create(name, b"".join(bytes(piece) for piece in pieces))
+            store.sync_file(name)
+            continue
+        length = sum(memoryview(piece).nbytes for piece in pieces)
+        entries[chunk] = (at, length)
+        at += length
+        shard += pieces
+    if (entries != EMPTY).any():
+        name = join(key, layout.object_key(0, ndim))
+        store.write(name, 0, [*shard, encode_index(entries)])
+        store.sync_file(name)
+        store.release(name)
+
+
+# -- the cell
+
+
+def write_box(store: DirectoryStore, key: str, box: Box) -> None:
+    """Write the cell of a frame-shaped group: arrays, each only when off its default (B02)."""
+    write_array(store, join(key, "vectors"), box.vectors)
+    if box.origin.tobytes() != np.zeros(3).tobytes():
+        write_array(store, join(key, "origin"), box.origin)
+    if not box.boundary.all():
+        write_array(store, join(key, "boundary"), box.boundary)
+    attributes = {} if box.cell_defined else {"cell_defined": False}
+    store.replace(join(key, ZARR_JSON), group_document(attributes, key))
+
+
+def read_cell_defined(attributes: dict[str, Any], loc: str) -> bool:
+    """Return the flag of a cell group; absent means true (B08)."""
+    flag = attributes.get("cell_defined", True)
+    if not isinstance(flag, bool):
+        raise refuse(loc, "cell_defined", f"cell_defined is {flag!r}; true or false is expected")
+    return flag
+
+
+def check_box_array(node: ArrayNode, trailing: tuple[int, ...], key: str, *, leading: bool) -> None:
+    """Refuse a cell array of another shape or kind; integers are taken for numbers (B09)."""
+    what = key.rpartition("/")[2]
+    kinds = {"bool"} if what == "boundary" else {d for d in COLUMN_DTYPES if d[0] in "iu" or d == "f64"}
+    shape = node.shape[1:] if leading and node.shape else node.shape
+    if node.dtype not in kinds or shape != trailing or (leading and not node.shape):
+        raise refuse(
+            key, "box_shape", f"{node.data_type} of shape {list(node.shape)}; {'bool' if what == 'boundary' else 'float64'}"
+            f" of shape {['n'] * leading + list(trailing)} is expected"
+        )  # fmt: skip
+
+
+def make_box(key: str, vectors: Array, origin: Array | None, boundary: Array | None, *, defined: bool) -> Box:
+    """Build a cell from stored parts.
+
+    Raises
+    ------
+    FormatError
+        An undefined cell that is periodic, or parts of the wrong shape.
+    """
+    try:
+        return Box(vectors, origin=origin, boundary=boundary, cell_defined=defined)
+    except SchemaError as error:
+        raise FormatError.one(key, error.kind, error.problems[0].message) from None
+
+
+def read_box(store: Store, key: str, node: GroupNode) -> Box:
+    """Read the cell of a frame-shaped group."""
+    defined = read_cell_defined(node.attributes, key)
+    parts: dict[str, Array | None] = {}
+    for name, trailing in (("vectors", (3, 3)), ("origin", (3,)), ("boundary", (3,))):
+        array = get_array(store, join(key, name))
+        if array is not None:
+            check_box_array(array, trailing, join(key, name), leading=False)
+        parts[name] = None if array is None else open_array(store, join(key, name), array).all()
+    vectors = parts["vectors"]
+    if vectors is None:
+        if defined:
+            raise refuse(key, "box_shape", "the cell has no vectors")
+        vectors = np.eye(3)
+    return make_box(key, vectors, parts["origin"], parts["boundary"], defined=defined)
+
+
+# -- frame-shaped groups: writing
+
+
+def check_frame(frame: Frame, key: str) -> None:
+    """Refuse a frame that a frame-shaped group cannot hold, before anything is written.
+
+    Raises
+    ------
+    SchemaError
+        Reserved names, canonical keys at another dtype, malformed targets.
+    """
+    if "box" in frame:
+        raise SchemaError.one(join(key, "box"), "reserved_name", "a block named 'box' is refused: it is the cell's name")
+    if META_TYPES in frame.meta:
+        raise SchemaError.one(key, "reserved_name", f"{META_TYPES!r} is not a meta key")
+    for name, block in frame.items():
+        _check_block(block, join(key, name))
+
+
+def _check_block(block: Block, loc: str) -> None:
+    for column, values in block.items():
+        if column == VALIDITY:
+            raise SchemaError.one(join(loc, column), "reserved_name", "'_validity' is the name of the masks")
+        problem = canonical_problem(column, dtype_name(values.dtype) or "", values.shape[1:])
+        if problem:
+            raise SchemaError.one(join(loc, column), "canonical_dtype", problem)
+    for column, target in block.targets.items():
+        problem = target_problem(target)
+        if problem:
+            raise SchemaError.one(join(loc, column), "target_spelling", problem)
+        if column not in block:
+            raise SchemaError.one(join(loc, column), "target_column", "targets name a column the block does not have")
+        if block[column].dtype != np.uint64 or block[column].ndim != 1:
+            raise SchemaError.one(join(loc, column), "target_dtype", "a row reference is u64, one per row")
+    if clash := sorted(_OWN_ATTRIBUTES & block.attributes.keys()):
+        raise SchemaError.one(loc, "reserved_name", f"the attributes {clash} belong to the layout")
+
+
+def write_frame(
+    store: DirectoryStore, key: str, frame: Frame, *, sections: Mapping[str, Frame], document: dict[str, Any] | None = None
+) -> None:
+    """Write a frame-shaped group; its own document comes last.
+
+    Parameters
+    ----------
+    sections : mapping of str to Frame
+        Frame-shaped sections of the record, for absolute row references.
+    document : dict, optional
+        Plain JSON attributes instead of typed meta (the force field).
+    """
+    check_frame(frame, key)
+    check_targets(frame, key, sections)
+    store.mkdir(key)
+    for name, block in frame.items():
+        _write_block(store, join(key, name), block)
+    if frame.box is not None:
+        write_box(store, join(key, "box"), frame.box)
+    attributes = _meta_attributes(frame) if document is None else document
+    store.replace(join(key, ZARR_JSON), group_document(attributes, key))
+
+
+def _meta_attributes(frame: Frame) -> dict[str, Any]:
+    if not frame.meta:
+        return {}
+    attributes = {key: encode(value, frame.meta_tags[key]) for key, value in frame.meta.items()}
+    return attributes | {META_TYPES: dict(frame.meta_tags)}
+
+
+def _write_block(store: DirectoryStore, key: str, block: Block) -> None:
+    store.mkdir(key)
+    for column, values in block.items():
+        precision = block.precision.get(column)
+        stored = values if precision is None else rounded(values, precision)
+        attributes = None if precision is None else {"precision": precision}
+        write_array(store, join(key, column), stored, precision=precision, attributes=attributes)
+    for column, mask in block.validity.items():
+        write_array(store, join(key, VALIDITY, column), mask)
+    if block.validity:
+        store.replace(join(key, VALIDITY, ZARR_JSON), group_document({}, key))
+    attributes = {"count": block.count}
+    if block.structural_shape is not None:
+        attributes["structural_shape"] = list(block.structural_shape)  # type: ignore[assignment]
+    if block.targets:
+        attributes["targets"] = dict(block.targets)  # type: ignore[assignment]
+    store.replace(join(key, ZARR_JSON), group_document(attributes | block.attributes, key))
+
+
+# -- frame-shaped groups: reading
+
+
+def read_frame(
+    store: Store, key: str, node: GroupNode, *, sections: Callable[[str], Frame | None], plain: bool = False
+) -> Frame:
+    """Read a frame-shaped group.
+
+    Parameters
+    ----------
+    sections : callable
+        Returns another frame-shaped section of the record by name, for absolute row
+        references; None when the record does not have it.
+    plain : bool
+        The attributes are a plain document, not typed meta: they are left to the caller.
+
+    Raises
+    ------
+    FormatError
+        All problems of the section.
+    """
+    problems = Problems()
+    blocks: dict[str, Block] = {}
+    box = None
+    for name, child in child_nodes(store, key).items():
+        place = join(key, name)
+        problem = name_problem(name, "block")
+        try:
+            if problem:
+                raise refuse(place, "bad_name", problem)  # noqa: TRY301 - one handler collects all
+            if isinstance(child, ArrayNode):
+                raise refuse(place, "node_type", "an array is stored where a block is expected")  # noqa: TRY301
+            if name == "box":
+                box = read_box(store, place, child)
+            else:
+                blocks[name] = read_block(store, place, child)
+        except (FormatError, SchemaError) as error:
+            problems.found.extend(error.problems)
+    meta, tags = ({}, {}) if plain else read_meta(node.attributes, key, problems)
+    problems.raise_errors()
+    frame = Frame._trusted(blocks, box, meta, tags)  # noqa: SLF001 - the parts are checked
+    try:
+        check_targets(frame, key, Sections(sections, {key: frame}))
+    except SchemaError as error:
+        raise FormatError(error.problems) from None
+    return frame
+
+
+def read_block(store: Store, key: str, node: GroupNode) -> Block:
+    """Read one block of a frame-shaped group.
+
+    Raises
+    ------
+    FormatError
+        A count, column, mask or attribute that breaks the contract.
+    """
+    count = node.attributes.get("count")
+    if type(count) is not int or count < 0:
+        raise refuse(key, "count", f"the block's count is {count!r}; an integer >= 0 is expected")
+    columns: dict[str, Array] = {}
+    precision: dict[str, float] = {}
+    masks: dict[str, Array] = {}
+    for name, child in child_nodes(store, key).items():
+        place = join(key, name)
+        if name == VALIDITY:
+            masks = _read_masks(store, place, child, count)
+            continue
+        if isinstance(child, GroupNode):
+            # A group below a block is no column; it is unknown content and stays where it is.
+            continue
+        columns[name] = read_column(store, place, name, child, count)
+        if "precision" in child.attributes:
+            precision[name] = read_precision(child.attributes["precision"], child.dtype or "", place)
+    for name in masks:
+        if name not in columns:
+            raise refuse(join(key, VALIDITY, name), "mask_without_column", "a mask names no column of the block")
+    shape = node.attributes.get("structural_shape")
+    structural = None if shape is None else read_structural_shape(shape, key)
+    if structural is not None and int(np.prod(structural, dtype=object)) != count:
+        raise refuse(key, "structural_shape", f"structural_shape {list(structural)} does not hold {count} rows")
+    block = Block._trusted(columns, count, {n: m for n, m in masks.items() if not m.all()}, structural)  # noqa: SLF001
+    block.precision = precision
+    if "targets" in node.attributes:
+        block.targets = _read_targets(node.attributes["targets"], columns, key)
+    block.attributes = {k: v for k, v in node.attributes.items() if k not in _OWN_ATTRIBUTES}
+    return block
+
+
+def read_precision(value: object, dtype: str, loc: str) -> float:
+    """Return a stored ``precision``; the stored values are never rounded again (P06, P09)."""
+    problem = precision_problem(value, dtype)
+    if problem:
+        raise refuse(loc, "precision", problem)
+    return float(value)  # type: ignore[arg-type]  # checked to be a number
+
+
+def read_column(store: Store, key: str, name: str, node: ArrayNode, count: int) -> Array:
+    """Read a column of `count` rows, checking dtype, canonical key and length."""
+    check_column(key, name, node)
+    if not node.shape or node.shape[0] != count:
+        raise refuse(key, "row_count_mismatch", f"shape {list(node.shape)} where the block counts {count} rows")
+    return open_array(store, key, node).all()
+
+
+def check_column(key: str, name: str, node: ArrayNode) -> None:
+    """Refuse a column of a data type outside the thirteen, or a canonical key at another one (D03 to D10)."""
+    problem = name_problem(name, "column")
+    if problem:
+        raise refuse(key, "bad_name", problem)
+    if node.dtype is None:
+        raise refuse(key, "data_type", f"data type {node.data_type!r} is none of the column data types; it is not widened")
+    problem = canonical_problem(name, node.dtype, node.shape[1:])
+    if problem:
+        raise refuse(key, "canonical_dtype", problem)
+
+
+def _read_masks(store: Store, key: str, node: ArrayNode | GroupNode, count: int) -> dict[str, Array]:
+    if isinstance(node, ArrayNode):
+        raise refuse(key, "node_type", "_validity is an array; a group of masks is expected")
+    masks = {}
+    for name, child in child_nodes(store, key).items():
+        place = join(key, name)
+        if isinstance(child, GroupNode):
+            raise refuse(place, "node_type", "a mask is an array; a group is stored")
+        check_mask(child, place)
+        if child.shape[0] != count:
+            raise refuse(place, "mask_length", f"{child.shape[0]} flags for {count} rows")
+        masks[name] = open_array(store, place, child).all()
+    return masks
+
+
+def check_mask(node: ArrayNode, loc: str) -> None:
+    """Refuse a mask that is not a one-dimensional bool array (N07, N08)."""
+    if node.dtype != "bool":
+        raise refuse(loc, "mask_dtype", f"a mask is stored as {node.data_type}; bool is expected")
+    if len(node.shape) != 1:
+        raise refuse(loc, "mask_shape", f"a mask has shape {list(node.shape)}; one axis is expected")
+
+
+def _read_targets(value: object, columns: dict[str, Array], key: str) -> dict[str, str]:
+    targets = read_targets(value, key)
+    for column, target in targets.items():
+        loc = join(key, column)
+        problem = target_problem(target)
+        if problem:
+            raise refuse(loc, "target_spelling", problem)
+        if column not in columns:
+            raise refuse(loc, "target_column", "targets name a column the block does not have")
+        if columns[column].dtype != np.uint64 or columns[column].ndim != 1:
+            raise refuse(loc, "target_dtype", f"a row reference is u64, one per row; found {columns[column].dtype}")
+    return targets
+
+
+def read_meta(attributes: dict[str, Any], key: str, problems: Problems) -> tuple[dict[str, Any], dict[str, str]]:
+    """Read a typed meta document: tagged keys under their tag, the others by inference (M06 to M14)."""
+    types = attributes.get(META_TYPES, {})
+    if not isinstance(types, dict):
+        problems.add(key, "meta_types", f"{META_TYPES} is {types!r}; an object of tags is expected")
+        return {}, {}
+    meta: dict[str, Any] = {}
+    tags: dict[str, str] = {}
+    for name, value in attributes.items():
+        if name == META_TYPES:
+            continue
+        tag = types.get(name) if name in types else infer(value)
+        if not isinstance(tag, str) or tag not in TAGS:
+            problems.add(f"{key}/{name}", "meta_tag", f"the tag {tag!r} is none of the sixteen")
+            continue
+        try:
+            meta[name] = decode(value, tag, f"{key}/{name}")
+            tags[name] = tag
+        except FormatError as error:
+            problems.found.extend(error.problems)
+    return meta, tags

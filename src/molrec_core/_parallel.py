@@ -1,0 +1,41 @@
+"""Two threads for the work that releases the GIL: compressing, decompressing, checksums.
+
+Small chunks want batching, not threads, so callers hand over only what is worth it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+WORTHWHILE_BYTES = 2**20
+"""Below this much work in one call, starting threads costs more than it saves."""
+_WORKERS = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+_pool: ThreadPoolExecutor | None = None
+
+
+def map_ordered(function: Callable[[T], R], items: Sequence[T], n_bytes: int) -> list[R]:
+    """Apply `function` to `items`, in threads when there are several and `n_bytes` are worth it."""
+    if len(items) < 2 or _WORKERS < 2 or n_bytes < WORTHWHILE_BYTES:  # noqa: PLR2004 - one item or one core
+        return [function(item) for item in items]
+    global _pool  # noqa: PLW0603 - one pool a process
+    if _pool is None:
+        _pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="molrec")
+    size = -(-len(items) // (_WORKERS * 4))
+    batches = [items[at : at + size] for at in range(0, len(items), size)]
+    return [result for part in _pool.map(lambda batch: [function(x) for x in batch], batches) for result in part]
+
+
+def _forget() -> None:
+    # Threads do not survive a fork; a pool that claims to have them would hang.
+    global _pool  # noqa: PLW0603 - one pool a process
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,372 @@
+"""A growing trajectory in memory: what a frame must satisfy, and where its parts go.
+
+:meth:`SequenceWriter.check` refuses a frame that breaks the pin or a rule between
+blocks before anything of it is taken; :meth:`SequenceWriter.take` cannot fail on
+content. No I/O but the landing of whole chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from molrec_core._block_writer import BlockWriter, BoxWriter
+from molrec_core._codecs import Compression
+from molrec_core._column import GrowingArray
+from molrec_core._commit import Document, Plan
+from molrec_core._dtypes import COLUMN_DTYPES
+from molrec_core._extents import flush_frames
+from molrec_core._frame import Block, Frame
+from molrec_core._links import check_against_system, check_aligned, check_reference, highest_row, target_rows
+from molrec_core._node import group_document
+from molrec_core._schema import SequenceSchema
+from molrec_core._series import DenseWriter, SeriesWriter
+from molrec_core._store import ZARR_JSON, DirectoryStore, join
+from molrec_core._typedjson import coerce
+from molrec_core.errors import SchemaError
+
+KEY = "trajectory"
+_I64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What :meth:`SequenceWriter.check` found out about a frame it admits."""
+
+    step: int
+    time: float | None
+    meta: list[Any]
+    references: dict[tuple[str, str], int]
+
+
+class SequenceWriter:
+    """Blocks, cell, series and per-step meta of a trajectory that grows.
+
+    Parameters
+    ----------
+    store : DirectoryStore
+    schema : SequenceSchema
+        Checked and frozen; the pin.
+    sections : mapping of str to Frame
+        ``system`` and ``frame`` of the record, where it has them: for blocks that stand
+        on both sides and for absolute row references.
+    """
+
+    def __init__(
+        self,
+        store: DirectoryStore,
+        schema: SequenceSchema,
+        sections: Mapping[str, Frame],
+        *,
+        compression: Compression | None = None,
+        expected_frames: int | None = None,
+    ) -> None:
+        self.store = store
+        self.schema = schema
+        self.frames = 0
+        self.blocks = {
+            name: BlockWriter(
+                store,
+                name,
+                spec,
+                frame_rows=schema.frame_rows.get(name, 0),
+                compression=compression,
+                expected_frames=expected_frames,
+            )
+            for name, spec in schema.blocks.items()
+        }
+        self.box = BoxWriter(store, expected_frames)
+        self.step = SeriesWriter(store, f"{KEY}/step", integer=True, expected_rows=expected_frames)
+        self.time = SeriesWriter(store, f"{KEY}/time", integer=False, expected_rows=expected_frames)
+        self.has_time: bool | None = None
+        self.steps_given: bool | None = None
+        self.last_step = -1
+        self.meta = {
+            key: DenseWriter(
+                store, f"{KEY}/meta/{key}", spec.tag, attributes={"meta_dtype": spec.tag}, expected_rows=expected_frames
+            )
+            for key, spec in schema.meta.items()
+        }
+        self.extra_attributes: dict[str, Any] = {}
+        self.document_base: dict[str, Any] | None = None
+        self._expected = {
+            name: {
+                column: (COLUMN_DTYPES[c.dtype][0], c.trailing) for column, c in schema.blocks[name].columns.items()
+            }
+            for name in self.blocks
+        }
+        self._system = sections.get("system")
+        self._sections = sections
+        self._references: dict[tuple[str, str], int] = {}
+        self._aligned = [(name, spec.aligned_with) for name, spec in schema.blocks.items() if spec.aligned_with]
+        self._targets = [
+            (name, column, target)
+            for name, spec in schema.blocks.items()
+            for column, target in spec.targets.items()
+        ]
+        self._check_system_names()
+
+    def flush_frames(self) -> int:
+        """Return the frames between two automatic flushes, and reserve buffers for them."""
+        total = sum(block.frame_bytes() for block in self.blocks.values())
+        largest = max(self.blocks.values(), key=BlockWriter.frame_bytes, default=None)
+        per_chunk = largest.chunk_rows // largest.frame_rows if largest is not None and largest.frame_rows else 1
+        frames = flush_frames(total, per_chunk)
+        for block in self.blocks.values():
+            block.reserve(frames)
+        return frames
+
+    # -- what a frame must satisfy
+
+    def _check_system_names(self) -> None:
+        for name, target in self._aligned:
+            if self._system is not None and name in self._system:
+                raise SchemaError.one(
+                    f"{KEY}/{name}",
+                    "aligned_system_name",
+                    f"a block aligned with {target!r} shares its name with a system block; only its target may",
+                )
+
+    def check(self, frame: Frame, step: int | None, time: float | None) -> Checked:
+        """Refuse a frame that breaks the pin or a rule of the format; nothing of it is taken.
+
+        Raises
+        ------
+        SchemaError
+            What was found, what was expected, and where.
+        """
+        checked_step = self._check_step(step)
+        checked_time = self._check_time(time)
+        for name, block in frame._blocks.items():  # noqa: SLF001 - the mapping without its indirection
+            writer = self.blocks.get(name)
+            if writer is None:
+                raise SchemaError.one(
+                    f"{KEY}/{name}", "undeclared_block", "the block is not declared; declare it before the first frame"
+                )
+            self._check_block(name, writer, block)
+        meta = self._check_meta(frame)
+        self._check_box(frame)
+        references = self._check_links(frame) if self._aligned or self._targets or self._system else {}
+        return Checked(checked_step, checked_time, meta, references)
+
+    def _check_step(self, step: int | None) -> int:
+        given = step is not None
+        if self.steps_given is not None and given != self.steps_given:
+            raise SchemaError.one(f"{KEY}/step", "step_given", "steps are given for every frame or for none")
+        if step is None:
+            return self.last_step + 1
+        if isinstance(step, bool) or not isinstance(step, int | np.integer):
+            raise SchemaError.one(f"{KEY}/step", "step_type", f"step is {step!r}; an integer is expected")
+        step = int(step)
+        if self.frames and step <= self.last_step:
+            raise SchemaError.one(
+                f"{KEY}/step", "step_order", f"step {step} after {self.last_step}; steps increase strictly"
+            )
+        if not -_I64_MAX - 1 <= step <= _I64_MAX:
+            raise SchemaError.one(f"{KEY}/step", "step_type", f"step {step} does not fit int64")
+        return step
+
+    def _check_time(self, time: float | None) -> float | None:
+        if self.has_time is not None and (time is not None) != self.has_time:
+            had = "has times; they cannot be dropped" if self.has_time else "has no times; they cannot be added"
+            raise SchemaError.one(f"{KEY}/time", "time_presence", f"the trajectory {had} midway")
+        if time is None or type(time) is float:
+            return time
+        value: float = coerce(time, "f64", f"{KEY}/time")
+        return value
+
+    def _check_block(self, name: str, writer: BlockWriter, block: Block) -> None:
+        columns, expected = block._columns, self._expected[name]  # noqa: SLF001 - on the hot path
+        if columns.keys() != expected.keys():
+            self._refuse_columns(name, block)
+        for column, (dtype, trailing) in expected.items():
+            array = columns[column]
+            if array.dtype != dtype or array.shape[1:] != trailing:
+                raise SchemaError.one(
+                    f"{KEY}/{name}/{column}",
+                    "column_type",
+                    f"{array.dtype} of row shape {array.shape[1:]}; {dtype} of row shape {trailing} is declared",
+                )
+        if block.validity or block.precision or block.targets or block.attributes:
+            self._check_statements(name, writer, block)
+        shape = writer.spec.structural_shape
+        if shape is None and block.structural_shape is None:
+            return
+        if shape is None or int(np.prod(shape)) != block.count or block.structural_shape not in {None, shape}:
+            raise SchemaError.one(
+                f"{KEY}/{name}",
+                "structural_shape",
+                f"{block.count} rows of shape {block.structural_shape}; the declared structural shape is {shape}",
+            )
+
+    def _refuse_columns(self, name: str, block: Block) -> None:
+        for column in block:
+            if column not in self._expected[name]:
+                raise SchemaError.one(
+                    f"{KEY}/{name}/{column}", "undeclared_column", "the column is not declared for this block"
+                )
+        missing = [column for column in self._expected[name] if column not in block]
+        raise SchemaError.one(
+            f"{KEY}/{name}", "missing_column", f"columns {missing} are missing; a block is presented whole or not at all"
+        )
+
+    def _check_statements(self, name: str, writer: BlockWriter, block: Block) -> None:
+        loc = f"{KEY}/{name}"
+        for column in block.validity:
+            if column not in writer.masks:
+                raise SchemaError.one(
+                    f"{loc}/{column}", "mask_not_nullable", "rows are masked, but the column is not declared nullable"
+                )
+        for column, precision in block.precision.items():
+            declared = writer.spec.columns[column].precision
+            if precision != declared:
+                raise SchemaError.one(
+                    f"{loc}/{column}", "precision", f"the frame states precision {precision}, declared is {declared}"
+                )
+        for column, target in block.targets.items():
+            if writer.spec.targets.get(column) != target:
+                raise SchemaError.one(
+                    f"{loc}/{column}",
+                    "targets",
+                    f"the frame states target {target!r}, declared is {writer.spec.targets.get(column)!r}",
+                )
+        if block.attributes:
+            raise SchemaError.one(
+                loc, "block_attributes", f"a trajectory block carries no attributes; found {sorted(block.attributes)}"
+            )
+
+    def _check_meta(self, frame: Frame) -> list[Any]:
+        found = frame.meta
+        values: list[Any] = []
+        used = 0
+        for key, spec in self.schema.meta.items():
+            if key in found:
+                value = found[key]
+                used += 1
+                if frame.meta_tags.get(key) != spec.tag:
+                    value = coerce(value, spec.tag, f"{KEY}/meta/{key}")
+                values.append(value)
+            elif spec.has_fill:
+                values.append(spec.fill)
+            else:
+                raise SchemaError.one(
+                    f"{KEY}/meta/{key}", "missing_meta", "the frame omits a key that was declared without a fill"
+                )
+        if used != len(found):
+            key = next(key for key in found if key not in self.schema.meta)
+            raise SchemaError.one(
+                f"{KEY}/meta/{key}", "undeclared_meta", "the key is not declared; declare it before the first frame"
+            )
+        return values
+
+    def _check_box(self, frame: Frame) -> None:
+        box = frame.box
+        if box is not None and self.box.cell_defined not in {None, box.cell_defined}:
+            raise SchemaError.one(
+                f"{KEY}/box",
+                "cell_defined",
+                f"cell_defined is {box.cell_defined}; the run started with {self.box.cell_defined}, one flag covers it",
+            )
+
+    def _rows(self, name: str, frame: Frame) -> int | None:
+        """Rows of a block as this frame resolves it; None while it is absent."""
+        return frame[name].count if name in frame else self.blocks[name].last_rows
+
+    def _check_links(self, frame: Frame) -> dict[tuple[str, str], int]:
+        if self._system is not None:
+            for name in frame:
+                if name in self._system:
+                    check_against_system(frame[name], self._system[name], f"{KEY}/{name}")
+        for name, target in self._aligned:
+            check_aligned(self._rows(name, frame), self._rows(target, frame), target, f"{KEY}/{name}")
+        references = {}
+        for name, column, target in self._targets:
+            local = not target.startswith("/")
+            if name not in frame and not (local and target in frame):
+                continue
+            block = frame.get(name)
+            key = (name, column)
+            highest = self._references.get(key, -1) if block is None else highest_row(block, column)
+            references[key] = highest
+            rows = self._rows(target, frame) if local else target_rows(self._sections, target)
+            check_reference(highest, rows, target, f"{KEY}/{name}/{column}", known=local or rows is not None)
+        return references
+
+    # -- taking a frame
+
+    def take(self, frame: Frame, checked: Checked) -> None:
+        """Take an admitted frame."""
+        ordinal = self.frames
+        for name, block in frame._blocks.items():  # noqa: SLF001 - the mapping without its indirection
+            self.blocks[name].present(block, ordinal)
+        if frame.box is not None:
+            self.box.present(frame.box, ordinal)
+        for writer, value in zip(self.meta.values(), checked.meta, strict=True):
+            writer.push(value)
+        self.step.push(checked.step)
+        if checked.time is not None:
+            self.time.push(checked.time)
+        self.has_time = checked.time is not None
+        self.last_step = checked.step
+        if checked.references:
+            self._references.update(checked.references)
+        self.frames = ordinal + 1
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether any column refers to rows."""
+        return bool(self._targets)
+
+    def note_references(self, frame: Frame) -> None:
+        """Take up the highest row each reference column holds in the last frame on disk."""
+        for name, column, _ in self._targets:
+            if name in frame:
+                self._references[name, column] = highest_row(frame[name], column)
+
+    # -- for the commit
+
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Iterate over every array that grows."""
+        for block in self.blocks.values():
+            yield from block.arrays()
+        yield from self.box.arrays()
+        for dense in self._dense():
+            dense.spill()
+            yield dense.array
+
+    def _dense(self) -> list[DenseWriter]:
+        series = [s.dense for s in (self.step, self.time) if s.dense is not None]
+        return [*series, *self.meta.values()]
+
+    def creation(self) -> list[Document]:
+        """Return the documents of a trajectory without frames, but for the trajectory group itself."""
+        documents = [document for block in self.blocks.values() for document in block.creation()]
+        if self.meta:
+            documents.append((f"{KEY}/meta/{ZARR_JSON}", group_document({}, KEY)))
+        for dense in self.meta.values():
+            documents.append(dense.array.document(0))
+            dense.stored = True
+        return documents
+
+    def plan(self, *, final: bool) -> Plan:
+        """Plan the commit of everything taken; every chunk is landed already."""
+        plan = Plan()
+        for block in self.blocks.values():
+            block.plan(plan, self.frames, final=final)
+        self.box.plan(plan)
+        for dense in self._dense():
+            dense.plan(plan, exact=final)
+        plan.marker = self.marker()
+        return plan
+
+    def marker(self) -> Document:
+        """Return the trajectory group's document with the current ``nstep``."""
+        attributes: dict[str, Any] = {"sequence_schema": self.schema.to_json(), "nstep": self.frames}
+        for series, name in ((self.step, "step_progression"), (self.time, "time_progression")):
+            progression = series.attribute()
+            if progression is not None:
+                attributes[name] = progression
+        return join(KEY, ZARR_JSON), group_document(attributes | self.extra_attributes, KEY, self.document_base)

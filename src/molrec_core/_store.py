@@ -1,0 +1,572 @@
+"""Stores: the only module that opens files.
+
+A store holds objects under keys. :class:`DirectoryStore` is a local record and the
+only one that can be written; :class:`~molrec_core._zipstore.ZipStore` is a packed one,
+read in place; :class:`ZarrStore` wraps any store of zarr-python, for everything that
+is not local. Reads are positional, so threads and forked children may share them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from molrec_core.errors import FormatError, LockedError, ReadOnlyError, RecordNotFoundError
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - only where there is no POSIX
+    fcntl = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from molrec_core._codecs import Buffer
+
+ZARR_JSON = "zarr.json"
+TEMPORARY = "zarr.json.tmp"
+_MAX_OPEN = 200
+_IOV_MAX = 1000
+_MAX_DOCUMENT = 64 * 2**20
+
+
+class Store(Protocol):
+    """What a reader needs of a store."""
+
+    @property
+    def path(self) -> str:
+        """Where the record is, for messages."""
+        ...
+
+    def get(self, key: str, limit: int = _MAX_DOCUMENT) -> bytes | None:
+        """Return a whole object, refusing one of more than `limit` bytes; None when it is missing."""
+        ...
+
+    def size(self, key: str) -> int | None:
+        """Return the length of an object in bytes; None when it is missing."""
+        ...
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`; fewer at the end of the object."""
+        ...
+
+    def read_into(self, key: str, offset: int, buffers: Sequence[Buffer]) -> int:
+        """Fill `buffers` one after the other from `offset`; return the bytes read."""
+        ...
+
+    def children(self, key: str) -> tuple[list[str], list[str]]:
+        """Return the sorted names of (directories, files) right below `key`."""
+        ...
+
+    def zarr(self) -> Any:  # noqa: ANN401 - a store of zarr-python, which is imported late
+        """Return a read-only store of zarr-python over the same objects."""
+        ...
+
+    def close(self) -> None:
+        """Let go of open files."""
+        ...
+
+
+def join(*parts: str) -> str:
+    """Join parts of a key, leaving out empty ones."""
+    return "/".join(part for part in parts if part)
+
+
+class DirectoryStore:
+    """A record that is a local directory.
+
+    Links are not followed: a record holds everything it names, and nothing outside
+    it is read or written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.root = Path(path)
+        self._fds: dict[str, int] = {}
+        self._guard = threading.Lock()
+        self._checked: set[str] = set()
+        self._identity = 0
+
+    @property
+    def path(self) -> str:
+        """Where the record is."""
+        return str(self.root)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the path; files are opened anew."""
+        return {"root": self.root}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Open nothing before the first read."""
+        self.__init__(state["root"])  # type: ignore[misc]
+
+    # -- reading
+
+    def _locate(self, key: str) -> str:
+        """Return the file of `key` after checking, once a directory, that no link leads out of the record."""
+        directory = key.rpartition("/")[0]
+        if directory not in self._checked:
+            at = str(self.root)
+            for part in directory.split("/") if directory else []:
+                at = f"{at}/{part}"
+                if os.path.islink(at):
+                    raise FormatError.one(directory, "symlink", "a symbolic link inside a record is not followed")
+            self._checked.add(directory)
+        return f"{self.root}/{key}" if key else str(self.root)
+
+    def _open(self, key: str, flags: int = os.O_RDONLY) -> int:
+        try:
+            fd = os.open(self._locate(key), flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise FormatError.one(key, "symlink", "a symbolic link inside a record is not followed") from None
+            raise
+        return fd
+
+    @contextlib.contextmanager
+    def _reading(self, key: str) -> Iterator[int]:
+        fd = self._fds.get(key)
+        if fd is not None:
+            yield fd
+            return
+        fd = self._open(key)
+        with self._guard:
+            if len(self._fds) < _MAX_OPEN and self._fds.setdefault(key, fd) == fd:
+                keep = True
+            else:
+                keep = False
+        try:
+            yield fd
+        finally:
+            if not keep:
+                os.close(fd)
+
+    def get(self, key: str, limit: int = _MAX_DOCUMENT) -> bytes | None:
+        """Return a whole object; None when it is missing."""
+        try:
+            fd = self._open(key)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            if status.st_size > limit:
+                raise FormatError.one(key, "too_large", f"{status.st_size} bytes where at most {limit} are expected")
+            data = os.read(fd, status.st_size + 1)
+            while len(data) < status.st_size and (more := os.read(fd, status.st_size - len(data))):
+                data += more
+            return data
+        finally:
+            os.close(fd)
+
+    def size(self, key: str) -> int | None:
+        """Return the length of an object; None when it is missing."""
+        try:
+            with self._reading(key) as fd:
+                return os.fstat(fd).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`."""
+        with self._reading(key) as fd:
+            data = os.pread(fd, length, offset)
+            while len(data) < length and (more := os.pread(fd, length - len(data), offset + len(data))):
+                data += more
+            return data
+
+    def read_into(self, key: str, offset: int, buffers: Sequence[Buffer]) -> int:
+        """Fill `buffers` from `offset`; return the bytes read."""
+        with self._reading(key) as fd:
+            return _scatter(fd, offset, buffers)
+
+    def children(self, key: str) -> tuple[list[str], list[str]]:
+        """Return the names of (directories, files) right below `key`."""
+        directories, files = [], []
+        try:
+            with os.scandir(self._locate(join(key, "x"))[:-2]) as entries:
+                for entry in entries:
+                    if entry.is_symlink():
+                        raise FormatError.one(
+                            join(key, entry.name), "symlink", "a symbolic link inside a record is not followed"
+                        )
+                    if entry.is_dir(follow_symlinks=False):
+                        directories.append(entry.name)
+                    elif entry.is_file(follow_symlinks=False) and entry.name != TEMPORARY:
+                        files.append(entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return [], []
+        return sorted(directories), sorted(files)
+
+    def zarr(self) -> Any:  # noqa: ANN401 - a store of zarr-python, which is imported late
+        """Return a read-only store of zarr-python over this directory."""
+        from zarr.storage import LocalStore  # noqa: PLC0415 - zarr is imported only when needed
+
+        return LocalStore(self.root, read_only=True)
+
+    def revalidate(self) -> None:
+        """Let go of open files when another record has taken the place of the one they belong to."""
+        try:
+            identity = os.stat(self.root).st_ino
+        except OSError:
+            identity = 0
+        if self._identity not in {0, identity}:
+            self.close()
+        self._identity = identity
+
+    def close(self) -> None:
+        """Close every file."""
+        with self._guard:
+            fds, self._fds = list(self._fds.values()), {}
+        for fd in fds:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        """Close every file."""
+        if hasattr(self, "_fds"):
+            self.close()
+
+    # -- writing: positional writes, atomic replacement, sync; the order is _commit's
+
+    def mkdir(self, key: str) -> None:
+        """Make the directory of `key` and those above it."""
+        Path(self._locate(join(key, "x"))[:-2]).mkdir(parents=True, exist_ok=True)
+
+    def write(self, key: str, offset: int, buffers: Sequence[Buffer]) -> int:
+        """Write `buffers` one after the other at `offset`, making the file; return the bytes written."""
+        fd = self._fds.get("w:" + key)
+        if fd is not None:
+            return _gather(fd, offset, buffers)
+        fd = self._create(key)
+        try:
+            return _gather(fd, offset, buffers)
+        finally:
+            if len(self._fds) < _MAX_OPEN:
+                self._fds["w:" + key] = fd
+            else:
+                os.close(fd)
+
+    def _create(self, key: str, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+        try:
+            return self._open(key, flags)
+        except FileNotFoundError:
+            self.mkdir(key.rpartition("/")[0])
+            return self._open(key, flags)
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Replace an object at once: write a temporary beside it, sync it, rename it over the old one."""
+        directory = key.rpartition("/")[0]
+        temporary = join(directory, TEMPORARY)
+        self.create(temporary, data)
+        self.sync_file(temporary)
+        self.rename(temporary, key)
+
+    def create(self, key: str, data: bytes) -> None:
+        """Write a whole object, emptying what was there."""
+        fd = self._create(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            _gather(fd, 0, [data])
+        finally:
+            os.close(fd)
+
+    def rename(self, key: str, new: str) -> None:
+        """Rename an object over another."""
+        os.rename(self._locate(key), self._locate(new))
+
+    def sync_file(self, key: str) -> None:
+        """Sync the bytes of an object to the disk."""
+        fd = self._fds.get("w:" + key)
+        if fd is not None:
+            os.fsync(fd)
+            return
+        fd = self._open(key)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_directory(self, key: str) -> None:
+        """Sync the entries of a directory to the disk."""
+        sync_path(self._locate(join(key, "x"))[:-2])
+
+    def release(self, key: str) -> None:
+        """Close the file of an object that is written no more."""
+        with self._guard:
+            fd = self._fds.pop("w:" + key, None)
+        if fd is not None:
+            os.close(fd)
+
+    def remove(self, key: str) -> None:
+        """Remove an object, or everything below a key."""
+        self.release(key)
+        path = Path(self._locate(key))
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _gather(fd: int, offset: int, buffers: Sequence[Buffer]) -> int:
+    total = 0
+    for at in range(0, len(buffers), _IOV_MAX):
+        batch = buffers[at : at + _IOV_MAX]
+        length = sum(memoryview(b).nbytes for b in batch)
+        done = os.pwritev(fd, batch, offset + total)
+        while done < length:
+            # A short write: go on behind it, piece by piece.
+            rest = memoryview(b"".join(bytes(b) for b in batch))[done:]
+            step = os.pwrite(fd, rest, offset + total + done)
+            if step == 0:
+                raise OSError(errno.EIO, "nothing could be written")
+            done += step
+        total += length
+    return total
+
+
+def _scatter(fd: int, offset: int, buffers: Sequence[Buffer]) -> int:
+    total = 0
+    for at in range(0, len(buffers), _IOV_MAX):
+        batch = buffers[at : at + _IOV_MAX]
+        length = sum(memoryview(b).nbytes for b in batch)
+        done = os.preadv(fd, batch, offset + total)
+        if done < length:
+            done += _scatter_rest(fd, offset + total, batch, done)
+        total += done
+        if done < length:
+            break
+    return total
+
+
+def _scatter_rest(fd: int, offset: int, buffers: Sequence[Buffer], done: int) -> int:
+    """Read on behind a short read, buffer by buffer."""
+    more, start = 0, 0
+    for buffer in buffers:
+        view = memoryview(buffer).cast("B")
+        while start + len(view) > done + more:
+            step = os.preadv(fd, [view[done + more - start :]], offset + done + more)
+            if step == 0:
+                return more
+            more += step
+        start += len(view)
+    return more
+
+
+def sync_path(path: str | os.PathLike[str]) -> None:
+    """Sync a directory given by its path."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def path_exists(path: Path) -> bool:
+    """Whether anything is at `path`, a dangling link included."""
+    return path.exists() or path.is_symlink()
+
+
+def is_directory(path: Path) -> bool:
+    """Whether `path` is a directory."""
+    return path.is_dir()
+
+
+def list_names(path: Path) -> list[str]:
+    """Names of what is in a directory."""
+    return sorted(os.listdir(path))
+
+
+def make_directory(path: Path) -> None:
+    """Make one directory."""
+    path.mkdir(exist_ok=True)
+
+
+def rename_path(path: Path, new: Path) -> None:
+    """Rename a record's directory."""
+    path.rename(new)
+
+
+def replace_path(path: Path, new: Path) -> None:
+    """Rename a file over another."""
+    path.replace(new)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file if it is there."""
+    path.unlink(missing_ok=True)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a record's directory."""
+    shutil.rmtree(path)
+
+
+class ZarrStore:
+    """Any store of zarr-python, read-only: object stores, HTTP, memory."""
+
+    def __init__(self, store: Any, path: str = "") -> None:  # noqa: ANN401 - a store of zarr-python
+        self._store = store
+        self._path = path or str(store)
+        self._lock = threading.Lock()
+
+    @property
+    def path(self) -> str:
+        """Where the record is."""
+        return self._path
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle what the zarr store pickles."""
+        return {"store": self._store, "path": self._path}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Open over the unpickled zarr store."""
+        self.__init__(state["store"], state["path"])  # type: ignore[misc]
+
+    def _get(self, key: str, start: int | None = None, stop: int | None = None) -> bytes | None:
+        from zarr.abc.store import RangeByteRequest  # noqa: PLC0415 - zarr is imported only when needed
+        from zarr.core.buffer import default_buffer_prototype  # noqa: PLC0415
+        from zarr.core.sync import sync  # noqa: PLC0415
+
+        byte_range = None if start is None or stop is None else RangeByteRequest(start, stop)
+        found = sync(self._store.get(key, default_buffer_prototype(), byte_range))
+        return None if found is None else found.to_bytes()
+
+    def get(self, key: str, limit: int = _MAX_DOCUMENT) -> bytes | None:
+        """Return a whole object; None when it is missing."""
+        data = self._get(key)
+        if data is not None and len(data) > limit:
+            raise FormatError.one(key, "too_large", f"{len(data)} bytes where at most {limit} are expected")
+        return data
+
+    def size(self, key: str) -> int | None:
+        """Return the length of an object; None when it is missing."""
+        from zarr.core.sync import sync  # noqa: PLC0415
+
+        try:
+            return int(sync(self._store.getsize(key)))
+        except FileNotFoundError:
+            return None
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`."""
+        data = self._get(key, offset, offset + length) if length else b""
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+        return data
+
+    def read_into(self, key: str, offset: int, buffers: Sequence[Buffer]) -> int:
+        """Fill `buffers` from `offset`; one request for all of them."""
+        views = [memoryview(b).cast("B") for b in buffers]
+        data = memoryview(self.read(key, offset, sum(len(v) for v in views)))
+        at = 0
+        for view in views:
+            part = data[at : at + len(view)]
+            view[: len(part)] = part
+            at += len(part)
+        return at
+
+    def children(self, key: str) -> tuple[list[str], list[str]]:
+        """Return the names of (directories, files) right below `key`."""
+        from zarr.core.sync import sync  # noqa: PLC0415
+
+        async def gather() -> list[str]:
+            return [name.rstrip("/").rpartition("/")[2] async for name in self._store.list_dir(key)]
+
+        names = sorted(set(sync(gather())))
+        directories = [n for n in names if self._is_directory(join(key, n))]
+        return directories, [n for n in names if n not in directories]
+
+    def _is_directory(self, key: str) -> bool:
+        from zarr.core.sync import sync  # noqa: PLC0415
+
+        async def first() -> bool:
+            async for _ in self._store.list_dir(key):
+                return True
+            return False
+
+        return not sync(self._store.exists(key)) and bool(sync(first()))
+
+    def zarr(self) -> Any:  # noqa: ANN401 - a store of zarr-python
+        """Return the wrapped store."""
+        return self._store
+
+    def close(self) -> None:
+        """Leave the wrapped store to its owner."""
+
+
+_locks: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+
+
+class WriterLock:
+    """The advisory lock of a record's one writer: flock on its directory, nothing left in the store.
+
+    Raises
+    ------
+    LockedError
+        Another live writer holds it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.supported = fcntl is not None
+        self.pid = os.getpid()
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        _locks.add(self)
+        if fcntl is None:  # pragma: no cover - only where there is no POSIX
+            return
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._drop()
+            msg = "another live writer holds this record; close it first"
+            raise LockedError(msg, loc=str(path)) from None
+        except OSError as error:
+            if error.errno not in {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL}:
+                self._drop()
+                raise
+            self.supported = False
+
+    def _drop(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def release(self) -> None:
+        """Give the lock up."""
+        if fcntl is not None and self._fd >= 0 and os.getpid() == self.pid:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+        self._drop()
+
+
+def _after_fork() -> None:
+    # The child's copy would keep the record locked after the parent has died.
+    for lock in list(_locks):
+        lock._drop()  # noqa: SLF001 - the same module
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def require_directory(store: Store) -> DirectoryStore:
+    """Return `store` as one that can be written.
+
+    Raises
+    ------
+    ReadOnlyError
+        A packed or remote record.
+    """
+    if isinstance(store, DirectoryStore):
+        return store
+    msg = "a packed or remote record is read-only; unpack or copy it to a directory first (molrec unpack)"
+    raise ReadOnlyError(msg, loc=store.path)
+
+
+def not_a_record(path: str, found: str) -> RecordNotFoundError:
+    """Build the error of a path that holds no record."""
+    return RecordNotFoundError(f"{found}; a record is a directory with a zarr.json, or a *.mrec.zip", loc=path)

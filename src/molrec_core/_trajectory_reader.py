@@ -1,0 +1,392 @@
+"""Reading a trajectory: random access, lazy slices, bulk reads, bound by ``nstep``.
+
+"Resolving a frame" of the ragged-trajectory chapter and the reopen rule of the
+chunking chapter. Opening costs the documents of the sections, whatever the number of
+frames; a reader beside a writer reads in the reverse order of the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from molrec_core._array import ArrayReader, open_array
+from molrec_core._block_reader import BlockReader, BoxReader, MetaReader
+from molrec_core._bulk import read_bulk
+from molrec_core._derive import derive_schema
+from molrec_core._dtypes import refuse
+from molrec_core._frame import Block, Box, Frame
+from molrec_core._group import child_nodes, get_array, get_group
+from molrec_core._links import Links
+from molrec_core._node import ArrayNode
+from molrec_core._progression import Progression, read_progression
+from molrec_core._schema import SequenceSchema
+from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
+from molrec_core.errors import ClosedError, SectionNotFoundError
+
+Array = np.ndarray[Any, Any]
+KEY = "trajectory"
+
+
+def _no_section(_name: str) -> Frame | None:
+    return None
+
+
+class TrajectoryReader(Sequence[Frame]):
+    """The frames of a record's trajectory.
+
+    Indexing gives a :class:`Frame` whose columns are read-only arrays; slicing gives a
+    lazy view. A reader pickles, may be shared by threads, and works after a fork.
+
+    Attributes
+    ----------
+    schema : SequenceSchema
+        The pinned declaration.
+
+    Raises
+    ------
+    FormatError
+        The section's documents break the contract.
+    """
+
+    def __init__(self, store: Store, *, sections: Callable[[str], Frame | None] = _no_section) -> None:
+        self._store = store
+        self._sections = sections
+        self._marker = b""
+        self._closed = False
+        self._load()
+
+    # -- opening
+
+    def _load(self) -> None:
+        """Read the section's documents: the marker first, a live writer replaces it last."""
+        marker = self._store.get(join(KEY, ZARR_JSON))
+        group = get_group(self._store, KEY)
+        if marker is None or group is None:
+            msg = "the record has no trajectory"
+            raise SectionNotFoundError(msg, loc=KEY)
+        attributes = group.attributes
+        nstep = self._read_nstep(attributes)
+        pinned = attributes.get("sequence_schema")
+        schema = derive_schema(self._store, nstep) if pinned is None else SequenceSchema.from_json(pinned)
+        blocks = {name: BlockReader(self._store, name, spec, nstep) for name, spec in schema.blocks.items()}
+        box = BoxReader(self._store, nstep)
+        meta = self._open_meta(schema, nstep)
+        steps = self._open_series("step", attributes, nstep)
+        times = self._open_series("time", attributes, nstep)
+        if nstep and steps is None:
+            raise refuse(KEY, "step_missing", f"{nstep} frames, but neither a step_progression nor a step array")
+        self.schema = schema
+        self._nstep = nstep
+        self._blocks, self._box, self._meta = blocks, box, meta
+        self._series = {"step": steps, "time": times}
+        self._expanded: dict[str, Array] = {}
+        self._links = Links(schema, blocks, self._sections)
+        self._marker = marker
+
+    def _read_nstep(self, attributes: dict[str, Any]) -> int:
+        if "nstep" not in attributes:
+            if {"step_progression", "time_progression"} & attributes.keys():
+                raise refuse(KEY, "progression_without_nstep", "a progression without the nstep marker is malformed")
+            step = get_array(self._store, f"{KEY}/step")
+            return 0 if step is None else step.rows
+        nstep = attributes["nstep"]
+        if type(nstep) is not int or not 0 <= nstep < 2**63:
+            raise refuse(KEY, "nstep", f"nstep is {nstep!r}; an integer >= 0 is expected")
+        return nstep
+
+    def _open_meta(self, schema: SequenceSchema, nstep: int) -> dict[str, MetaReader]:
+        readers = {}
+        for key, spec in schema.meta.items():
+            place = f"{KEY}/meta/{key}"
+            node = get_array(self._store, place)
+            if node is not None:
+                readers[key] = MetaReader(self._store, place, node, spec.tag, nstep)
+            elif nstep:
+                raise refuse(place, "missing_array", "the key is declared, but its array is missing")
+        for key, child in child_nodes(self._store, f"{KEY}/meta").items():
+            if key not in schema.meta and isinstance(child, ArrayNode):
+                # Not pinned, so read under its own tag (K15).
+                readers[key] = MetaReader(self._store, f"{KEY}/meta/{key}", child, None, nstep)
+        return readers
+
+    def _open_series(self, name: str, attributes: dict[str, Any], nstep: int) -> Progression | ArrayReader | None:
+        document = attributes.get(f"{name}_progression")
+        if document is not None:
+            return read_progression(document, nstep, integer=name == "step", loc=KEY) if nstep else None
+        key = f"{KEY}/{name}"
+        node = get_array(self._store, key)
+        if node is None or not nstep:
+            return None
+        want = "i64" if name == "step" else "f64"
+        if node.dtype != want or len(node.shape) != 1:
+            raise refuse(key, "series_dtype", f"{node.data_type} of shape {list(node.shape)}; {want} with one axis")
+        if node.rows < nstep:
+            raise refuse(key, "array_short", f"{node.rows} values for {nstep} frames")
+        return open_array(self._store, key, node)
+
+    def refresh(self) -> int:
+        """Take up what a writer has committed since; return the number of frames."""
+        self._check_open()
+        if isinstance(self._store, DirectoryStore):
+            self._store.revalidate()
+        marker = self._store.get(join(KEY, ZARR_JSON))
+        if marker != self._marker:
+            self._load()
+        return self._nstep
+
+    def close(self) -> None:
+        """Refuse further reads; files belong to the record."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            msg = "the reader is closed; open the record again"
+            raise ClosedError(msg, loc=self._store.path)
+
+    # -- frames
+
+    def __len__(self) -> int:
+        """Return the number of committed frames, ``nstep``."""
+        return self._nstep
+
+    @overload
+    def __getitem__(self, index: int) -> Frame: ...
+    @overload
+    def __getitem__(self, index: slice) -> FrameView: ...
+    def __getitem__(self, index: int | slice) -> Frame | FrameView:
+        """Return frame `index` (negative from the end), or a lazy view of a slice."""
+        if isinstance(index, slice):
+            return FrameView(self, range(*index.indices(self._nstep)))
+        return self.frame(index)
+
+    def __iter__(self) -> Iterator[Frame]:
+        """Iterate over the frames in order."""
+        for ordinal in range(self._nstep):
+            yield self.frame(ordinal)
+
+    def _ordinal(self, index: int) -> int:
+        ordinal = index + self._nstep if index < 0 else index
+        if not 0 <= ordinal < self._nstep:
+            msg = f"frame {index} of a trajectory of {self._nstep} frames"
+            raise IndexError(msg)
+        return ordinal
+
+    def frame(self, i: int, blocks: Sequence[str] | None = None) -> Frame:
+        """Return frame `i`, or only some of its blocks.
+
+        Parameters
+        ----------
+        i : int
+            Negative from the end.
+        blocks : sequence of str, optional
+            Names of the blocks to resolve; all declared ones by default.
+
+        Returns
+        -------
+        Frame
+            Absent blocks are not in it; an emptied one is, with zero rows.
+        """
+        if self._closed:
+            self._check_open()
+        ordinal = self._ordinal(i)
+        names = self._blocks if blocks is None else blocks
+        found: dict[str, Block] = {}
+        for name in names:
+            block = self._reader(name).at(ordinal) if blocks is not None else self._blocks[name].at(ordinal)
+            if block is not None:
+                found[name] = block
+        if self._links.any:
+            self._links.check(ordinal, found)
+        meta = {key: reader.at(ordinal) for key, reader in self._meta.items()} if self._meta else {}
+        return Frame._trusted(found, self._box.at(ordinal), meta, self._tags())  # noqa: SLF001 - checked parts
+
+    def _tags(self) -> dict[str, str]:
+        return {key: reader.tag for key, reader in self._meta.items()} if self._meta else {}
+
+    def _reader(self, block: str) -> BlockReader:
+        reader = self._blocks.get(block)
+        if reader is None:
+            msg = f"no block {block!r} is declared; there are {', '.join(self._blocks) or 'none'}"
+            raise SectionNotFoundError(msg, loc=join(KEY, block))
+        return reader
+
+    def source(self) -> tuple[TrajectoryReader, range]:
+        """Return the reader and the ordinals this sequence stands for."""
+        return self, range(self._nstep)
+
+    # -- series
+
+    def _expand(self, name: str) -> Array | None:
+        series = self._series[name]
+        if series is None:
+            return None if name == "time" else np.zeros(0, np.int64)
+        values = self._expanded.get(name)
+        if values is None:
+            values = series.expand(self._nstep) if isinstance(series, Progression) else series.read(0, self._nstep)
+            if name == "step" and (values[1:] <= values[:-1]).any():
+                bad = int(np.argmax(values[1:] <= values[:-1])) + 1
+                raise refuse(f"{KEY}/step", "step_order", f"entry {bad} is {values[bad]} after {values[bad - 1]}")
+            values.flags.writeable = False
+            self._expanded[name] = values
+        return values
+
+    @property
+    def steps(self) -> Array:
+        """Step numbers of the frames, shape (n_frames,), int64."""
+        steps = self._expand("step")
+        assert steps is not None
+        return steps
+
+    @property
+    def times(self) -> Array | None:
+        """Times of the frames, shape (n_frames,), float64, record time units; None when the run has none."""
+        return self._expand("time")
+
+    def meta(self, key: str) -> Array | list[Any]:
+        """Return a per-step meta key of every frame: shape (n_frames,) + trailing; a list for a json key."""
+        reader = self._meta.get(key)
+        if reader is None:
+            msg = f"no per-step meta key {key!r}; there are {', '.join(self._meta) or 'none'}"
+            raise SectionNotFoundError(msg, loc=f"{KEY}/meta/{key}")
+        return reader.all()
+
+    @property
+    def meta_keys(self) -> tuple[str, ...]:
+        """Names of the per-step meta keys."""
+        return tuple(self._meta)
+
+    def box(self, i: int) -> Box | None:
+        """Return the cell of frame `i`; None before the first one."""
+        return self._box.at(self._ordinal(i))
+
+    @property
+    def box_updates(self) -> Array:
+        """Ordinals at which the cell changed, int64."""
+        return self._box.ordinals
+
+    def counts(self, block: str) -> Array:
+        """Return the rows of `block` in each frame, shape (n_frames,), int64; -1 where it is absent."""
+        index = self._reader(block).index
+        updates = index.updates_at(np.arange(self._nstep))
+        counts = np.full(self._nstep, -1, np.int64)
+        present = updates >= 0
+        counts[present] = index.spans(updates[present])[1]
+        return counts
+
+    def updates(self, block: str) -> Array:
+        """Return the ordinals at which `block` changed, int64."""
+        return self._reader(block).index.ordinals
+
+    # -- bulk
+
+    def read(
+        self,
+        block: str,
+        columns: str | Sequence[str],
+        frames: slice | Sequence[int] | None = None,
+        rows: Any = None,  # noqa: ANN401 - anything that indexes rows
+        out: Array | None = None,
+        dtype: Any = None,  # noqa: ANN401 - a dtype
+        factor: float | None = None,
+    ) -> Any:  # noqa: ANN401 - an array, or values and counts
+        """Read columns of many frames at once, decoding nothing else.
+
+        Parameters
+        ----------
+        block, columns : str, str or sequence of str
+            Several columns share one dtype and give one array.
+        frames : slice or sequence of int, optional
+            Frames, in the order given; all by default.
+        rows : int, slice or index array, optional
+            Rows of each frame; all by default.
+        out : array, optional
+            Where to put the values; any float dtype.
+        dtype : dtype, optional
+            Of the array that is returned; that of the columns by default.
+        factor : float, optional
+            Multiplied in passing.
+
+        Returns
+        -------
+        values : array
+            Where every frame has one row count: shape (frames, rows[, columns][, trailing]).
+        (values, counts) : tuple of arrays
+            Where row counts differ: flat rows, and the rows of each frame. A frame that
+            carries an update forward repeats it.
+
+        Raises
+        ------
+        FormatError
+            ``block_absent``: the block is absent in one of the frames.
+        """
+        self._check_open()
+        if frames is None or isinstance(frames, slice):
+            ordinals = np.arange(self._nstep)[frames or slice(None)]
+        else:
+            ordinals = np.array([self._ordinal(int(i)) for i in frames], dtype=np.int64)
+        return read_bulk(self._reader(block), columns, ordinals, rows=rows, out=out, dtype=dtype, factor=factor)
+
+    def dask(self, block: str, columns: str | Sequence[str]) -> Any:  # noqa: ANN401 - a dask array
+        """Return columns of every frame as a lazy dask array, cut at chunk borders.
+
+        Shape (n_frames, rows[, columns][, trailing]).
+
+        Raises
+        ------
+        FormatError
+            ``ragged``: row counts differ, so there is no such array.
+        """
+        from molrec_core._bulk import dask_array  # noqa: PLC0415 - dask is an extra
+
+        return dask_array(self, self._reader(block), columns)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the store; the section is opened anew."""
+        return _reopen, (self._store, self._sections)
+
+    def __repr__(self) -> str:
+        """Return the number of frames and the blocks."""
+        return f"TrajectoryReader({self._nstep} frames: {', '.join(self._blocks)})"
+
+
+def _reopen(store: Store, sections: Callable[[str], Frame | None]) -> TrajectoryReader:
+    return TrajectoryReader(store, sections=sections)
+
+
+class FrameView(Sequence[Frame]):
+    """A lazy slice of a trajectory; frames are resolved when they are asked for."""
+
+    def __init__(self, reader: TrajectoryReader, ordinals: range) -> None:
+        self._reader = reader
+        self.ordinals = ordinals
+
+    def source(self) -> tuple[TrajectoryReader, range]:
+        """Return the reader and the ordinals this sequence stands for."""
+        return self._reader, self.ordinals
+
+    def __len__(self) -> int:
+        """Return the number of frames in the view."""
+        return len(self.ordinals)
+
+    @overload
+    def __getitem__(self, index: int) -> Frame: ...
+    @overload
+    def __getitem__(self, index: slice) -> FrameView: ...
+    def __getitem__(self, index: int | slice) -> Frame | FrameView:
+        """Return a frame of the view, or a view of it."""
+        if isinstance(index, slice):
+            return FrameView(self._reader, self.ordinals[index])
+        return self._reader.frame(self.ordinals[index])
+
+    def __iter__(self) -> Iterator[Frame]:
+        """Iterate over the frames of the view."""
+        for ordinal in self.ordinals:
+            yield self._reader.frame(ordinal)
+
+    def __repr__(self) -> str:
+        """Return the number of frames."""
+        return f"FrameView({len(self)} frames)"
+
