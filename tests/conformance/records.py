@@ -1,0 +1,140 @@
+"""Accepted records, one change to one of them, and what is then refused.
+
+A refusal test builds a record that is accepted, changes one thing in it on disk and
+asserts kind and place of the error. The changes go through zarr-python and plain
+JSON, never through the code under test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from molrec_core import FormatError, RecordError, SchemaError, TrajectoryWriter, open_record
+
+EYE = np.eye(3)
+
+
+def u64(*values):
+    return np.array(values, np.uint64)
+
+
+def write(path, frames, *, steps=None, times=None, schema=None, name="run.mrec", **options):
+    """Write `frames` below `path` and return the record's path."""
+    record = Path(path) / name
+    with TrajectoryWriter(record, schema, **options) as writer:
+        for i, frame in enumerate(frames):
+            writer.append(
+                frame,
+                step=None if steps is None else steps[i],
+                time=None if times is None else times[i],
+            )
+    return record
+
+
+def document(record, key=""):
+    """Return the ``zarr.json`` of a node."""
+    return json.loads((Path(record) / key / "zarr.json").read_text(encoding="utf-8"))
+
+
+def attributes(record, key=""):
+    """Return the attributes of a node."""
+    return document(record, key).get("attributes", {})
+
+
+@contextlib.contextmanager
+def changed(record, key=""):
+    """Yield the document of a node; what is changed in it is written back."""
+    found = document(record, key)
+    found.setdefault("attributes", {})
+    yield found
+    (Path(record) / key / "zarr.json").write_text(json.dumps(found), encoding="utf-8")
+
+
+def set_attributes(record, key, **values):
+    """Set attributes of a node; None removes one."""
+    with changed(record, key) as found:
+        for name, value in values.items():
+            if value is None:
+                found["attributes"].pop(name, None)
+            else:
+                found["attributes"][name] = value
+
+
+def stored(record, key):
+    """Return the values of an array, as zarr-python reads them."""
+    return zarr.open_array(str(record), path=key, mode="r")[...]
+
+
+def replace_array(record, key, values, *, dtype=None, **options):
+    """Store `values` in place of an array, which keeps its attributes."""
+    kept = attributes(record, key) if (Path(record) / key / "zarr.json").exists() else {}
+    remove(record, key)
+    values = np.asarray(values)
+    if dtype == "string" or (dtype is None and values.dtype.kind in "TU"):
+        array = zarr.create_array(str(record), name=key, shape=values.shape, dtype="string", **options)
+        array[...] = values.astype(object)
+    else:
+        data = values.astype(dtype) if dtype is not None else values
+        zarr.create_array(str(record), name=key, data=data, **options)
+    with changed(record, key) as found:
+        found["attributes"] = kept
+
+
+def make_group(record, key, **values):
+    """Store a group with attributes."""
+    (Path(record) / key).mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": values})
+    (Path(record) / key / "zarr.json").write_text(text, encoding="utf-8")
+
+
+def remove(record, key):
+    """Remove a node, everything below it included."""
+    shutil.rmtree(Path(record) / key, ignore_errors=True)
+
+
+def nodes(record, key=""):
+    """Return the keys of all nodes below `key`, relative to it."""
+    root = Path(record) / key
+    return sorted(p.parent.relative_to(root).as_posix() for p in root.rglob("zarr.json") if p.parent != root)
+
+
+def arrays(record, key=""):
+    """Return the keys of all arrays below `key`, relative to it."""
+    return [n for n in nodes(record, key) if document(record, f"{key}/{n}")["node_type"] == "array"]
+
+
+def read(record):
+    """Read every frame, series and meta key of a record's trajectory."""
+    with open_record(record) as found:
+        reader = found.trajectory
+        frames = list(reader)
+        return frames, reader.steps.copy(), reader.times, {key: reader.meta(key) for key in reader.meta_keys}
+
+
+@contextlib.contextmanager
+def refused(error, kind, loc):
+    """Assert that the body raises `error` of `kind` at the place `loc` of the record."""
+    with pytest.raises(RecordError) as caught:
+        yield caught
+    found = caught.value
+    problems = getattr(found, "problems", None) or (found,)
+    assert isinstance(found, error), f"{type(found).__name__}: {found}"
+    assert [(p.kind, p.loc) for p in problems] == [(kind, loc)], str(found)
+    assert problems[0].message
+
+
+def unreadable(kind, loc):
+    """Assert that reading a record is refused."""
+    return refused(FormatError, kind, loc)
+
+
+def unwritable(kind, loc):
+    """Assert that a frame or a declaration is refused, before anything of it lands."""
+    return refused(SchemaError, kind, loc)
