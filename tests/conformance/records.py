@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import zarr
 
-from molrec_core import FormatError, RecordError, SchemaError, TrajectoryWriter, open_record
+from molrec_core import FormatError, RecordError, SchemaError, TrajectoryWriter, open_record, write_mrec
 
 EYE = np.eye(3)
 
@@ -138,3 +138,31 @@ def unreadable(kind, loc):
 def unwritable(kind, loc):
     """Assert that a frame or a declaration is refused, before anything of it lands."""
     return refused(SchemaError, kind, loc)
+
+
+# -- whole records: frame, system and documents
+
+
+def write_record(path, *, name="run.mrec", **sections):
+    """Write a record of `sections` below `path`, show that it is accepted, and return its path."""
+    record = Path(path) / name
+    write_mrec(record, **sections)
+    read_whole(record)
+    return record
+
+
+def read_whole(record):
+    """Read every section there is, every frame included."""
+    with open_record(record) as found:
+        for section in found:
+            found.get(section)
+    if "trajectory" in found:
+        read(record)
+
+
+def codecs(record, key):
+    """Return the codecs of an array; those of its chunks where it is sharded."""
+    chain = document(record, key)["codecs"]
+    if chain[0]["name"] == "sharding_indexed":
+        chain = chain[0]["configuration"]["codecs"]
+    return chain
