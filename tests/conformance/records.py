@@ -156,9 +156,9 @@ def write_record(path, *, name="run.mrec", **sections):
 
 
 def read_whole(record):
-    """Read every section there is, every frame included."""
+    """Read the documents, the frame-shaped sections and every frame of the trajectory."""
     with open_record(record) as found:
-        for section in found:
+        for section in ("meta", "status", "method", "system", "frame"):
             found.get(section)
         if "trajectory" in found:
             read(record)
