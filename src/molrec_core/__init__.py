@@ -26,9 +26,11 @@ from molrec_core._record import (
     write_mrec_system,
     write_mrec_trajectory,
 )
+from molrec_core._repair import repair
 from molrec_core._schema import SequenceSchema
 from molrec_core._trajectory_reader import FrameView, TrajectoryReader
 from molrec_core._trajectory_writer import TrajectoryWriter
+from molrec_core._validate import validate
 from molrec_core.errors import (
     ChecksumError,
     ClosedError,
@@ -81,7 +83,9 @@ __all__ = [
     "read_mrec_meta",
     "read_mrec_system",
     "read_mrec_trajectory",
+    "repair",
     "unpack",
+    "validate",
     "write_mrec",
     "write_mrec_system",
     "write_mrec_trajectory",

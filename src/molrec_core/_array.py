@@ -166,7 +166,7 @@ class ChunkedReader(ArrayReader):
         per_shard = self.layout.chunks_per_shard
         for chunk, out in parts:
             shard, local = divmod(chunk, per_shard)
-            index = self._index(shard)
+            index = self.entries(shard)
             offset, length = index[local] if index else (EMPTY, EMPTY)
             if offset == EMPTY and length == EMPTY:
                 out[...] = self.node.fill
@@ -193,7 +193,7 @@ class ChunkedReader(ArrayReader):
             )
         del name
 
-    def _index(self, shard: int) -> list[list[int]]:
+    def entries(self, shard: int) -> list[list[int]]:
         """Entries of a shard, read once; an empty list when the shard is not stored."""
         found = self._indexes.get(shard)
         if found is not None:

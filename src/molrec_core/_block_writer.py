@@ -24,7 +24,6 @@ from molrec_core._series import DenseWriter
 from molrec_core._store import ZARR_JSON, DirectoryStore, join
 
 Array = np.ndarray[Any, Any]
-MARKERS = ("uniform_rows", "dense_updates")
 
 
 class BlockWriter:
@@ -38,6 +37,8 @@ class BlockWriter:
     expected_frames : int, optional
         Shrinks the shards of a record that is known to stay short.
     """
+
+    ATTRIBUTES = frozenset({"structural_shape", "uniform_rows", "dense_updates"})
 
     def __init__(
         self,
@@ -181,6 +182,8 @@ class BlockWriter:
 
 class BoxWriter:
     """The cell: three attributes while it is fixed from ordinal 0, arrays from its first change on."""
+
+    ATTRIBUTES = frozenset({"vectors", "origin", "boundary", "cell_defined"})
 
     def __init__(self, store: DirectoryStore, expected_frames: int | None = None) -> None:
         self.store = store

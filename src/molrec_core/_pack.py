@@ -14,6 +14,7 @@ from molrec_core._commit import put_file, sync_parent, sync_tree
 from molrec_core._root import is_record, record_path
 from molrec_core._store import (
     DirectoryStore,
+    Store,
     WriterLock,
     is_directory,
     join,
@@ -146,10 +147,22 @@ def unpack(
 _PIECE = 2**22
 
 
-def copy_file(source: DirectoryStore | ZipStore, target: DirectoryStore, key: str) -> None:
+def copy_file(source: Store, target: DirectoryStore, key: str) -> None:
     """Copy one file verbatim, piece by piece."""
     size = source.size(key) or 0
     target.create(key, source.read(key, 0, min(size, _PIECE)))
     for at in range(_PIECE, size, _PIECE):
         target.write(key, at, [source.read(key, at, min(size - at, _PIECE))])
     target.release(key)
+
+
+def copy_tree(source: Store, target: DirectoryStore, *, skip: set[str], key: str = "") -> None:
+    """Copy every file verbatim, known or not; keys in `skip` and what is below them are left out."""
+    directories, files = source.children(key)
+    for name in files:
+        if join(key, name) not in skip:
+            copy_file(source, target, join(key, name))
+    for name in directories:
+        if join(key, name) not in skip:
+            target.mkdir(join(key, name))
+            copy_tree(source, target, skip=skip, key=join(key, name))

@@ -96,6 +96,11 @@ class Record:
         return self._store.path
 
     @property
+    def store(self) -> Store:
+        """The store behind the record."""
+        return self._store
+
+    @property
     def sections(self) -> tuple[str, ...]:
         """Names of the sections that are there; unknown ones after the known."""
         known = [name for name in SECTIONS if self._has(name)]

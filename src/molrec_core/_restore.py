@@ -14,7 +14,7 @@ import numpy as np
 
 from molrec_core._array import ChunkedReader
 from molrec_core._block_reader import BlockReader
-from molrec_core._block_writer import MARKERS, BlockWriter, BoxWriter
+from molrec_core._block_writer import BlockWriter, BoxWriter
 from molrec_core._column import GrowingArray, Shard, is_fill, land
 from molrec_core._commit import Plan, execute, replace
 from molrec_core._csr import RegularIndex
@@ -67,7 +67,7 @@ class Restorer:
         self._nstep = len(reader)
         sequence = SequenceWriter(self.store, reader.schema, self.sections)
         self._remove_temporaries(KEY)
-        self._restore_attributes(sequence)
+        sequence.carry_attributes(self.store)
         for block in sequence.blocks.values():
             self._restore_block(block)
         self._restore_box(sequence.box)
@@ -92,7 +92,7 @@ class Restorer:
 
     def _cut_marker(self, reader: TrajectoryReader, frames: int) -> None:
         sequence = SequenceWriter(self.store, reader.schema, self.sections)
-        self._restore_attributes(sequence)
+        sequence.carry_attributes(self.store)
         sequence.frames = frames
         for name, series in (("step", sequence.step), ("time", sequence.time)):
             stored = reader._series[name]  # noqa: SLF001 - the writer's view of the same section
@@ -113,13 +113,6 @@ class Restorer:
             self.store.remove(key)
             self.known -= {k for k in self.known if k == key or k.startswith(key + "/")}
 
-    def _restore_attributes(self, sequence: SequenceWriter) -> None:
-        group = get_group(self.store, KEY)
-        assert group is not None
-        own = {"sequence_schema", "nstep", "step_progression", "time_progression"}
-        sequence.extra_attributes = {k: v for k, v in group.attributes.items() if k not in own}
-        sequence.document_base = group.document
-
     # -- blocks
 
     def _restore_block(self, block: BlockWriter) -> None:
@@ -128,10 +121,7 @@ class Restorer:
         if group is None:
             self._create_block(block)
             return
-        own = {*MARKERS, "structural_shape"}
         block.stored_attributes = dict(group.attributes)
-        block.extra_attributes = {k: v for k, v in group.attributes.items() if k not in own}
-        block.document_base = group.document
         index = reader.index
         if get_array(self.store, join(block.key, "step_index")) is not None:
             block.growth.indexed = True
@@ -270,11 +260,8 @@ class Restorer:
         nodes = child_nodes(self.store, box.key)
         reader = self._reader._box  # noqa: SLF001 - the writer's view of the same section
         if group is not None:
-            own = {"vectors", "origin", "boundary", "cell_defined"}
             box.exists = True
             box.stored_attributes = dict(group.attributes)
-            box.extra_attributes = {k: v for k, v in group.attributes.items() if k not in own}
-            box.document_base = group.document
             box.last = reader.at(self._nstep - 1) if self._nstep else None
             box.cell_defined = reader.defined if box.last is not None else None
             box.n_updates = len(reader.ordinals) if self._nstep else 0

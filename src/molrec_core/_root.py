@@ -17,6 +17,8 @@ from typing import Any
 
 from molrec_core._commit import Document, create, sync_parent, sync_tree
 from molrec_core._document import checked_document, stamp
+from molrec_core._frame import Frame
+from molrec_core._group import write_frame
 from molrec_core._node import group_document
 from molrec_core._store import (
     ZARR_JSON,
@@ -167,6 +169,10 @@ class Root:
                 nodes.append((f"{section}/{ZARR_JSON}", group_document(checked_document(section, document), section)))
         create(self.store, nodes, self.known)
         sync_parent(self.store)
+
+    def write_system(self, system: Frame) -> None:
+        """Write the ``system`` section."""
+        write_frame(self.store, "system", system, sections={})
 
     def publish(self) -> None:
         """Put the record in its place, after its first commit: the old one goes last."""

@@ -20,15 +20,17 @@ from molrec_core._commit import Document, Plan
 from molrec_core._dtypes import COLUMN_DTYPES
 from molrec_core._extents import flush_frames
 from molrec_core._frame import Block, Frame
+from molrec_core._group import get_group
 from molrec_core._links import check_against_system, check_aligned, check_reference, highest_row, target_rows
 from molrec_core._node import group_document
 from molrec_core._schema import SequenceSchema
 from molrec_core._series import DenseWriter, SeriesWriter
-from molrec_core._store import ZARR_JSON, DirectoryStore, join
+from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
 from molrec_core._typedjson import coerce
 from molrec_core.errors import SchemaError
 
 KEY = "trajectory"
+ATTRIBUTES = frozenset({"sequence_schema", "nstep", "step_progression", "time_progression"})
 _I64_MAX = 2**63 - 1
 
 
@@ -108,6 +110,18 @@ class SequenceWriter:
             for column, target in spec.targets.items()
         ]
         self._check_system_names()
+
+    def carry_attributes(self, store: Store) -> None:
+        """Take over what the section's groups in `store` say beside what the layout owns."""
+        group = get_group(store, KEY)
+        if group is not None:
+            self.extra_attributes = {k: v for k, v in group.attributes.items() if k not in ATTRIBUTES}
+            self.document_base = group.document
+        for section in (*self.blocks.values(), self.box):
+            group = get_group(store, section.key)
+            if group is not None:
+                section.extra_attributes = {k: v for k, v in group.attributes.items() if k not in section.ATTRIBUTES}
+                section.document_base = group.document
 
     def flush_frames(self) -> int:
         """Return the frames between two automatic flushes, and reserve buffers for them."""

@@ -30,6 +30,53 @@ Array = np.ndarray[Any, Any]
 KEY = "trajectory"
 
 
+def read_nstep(store: Store, attributes: dict[str, Any]) -> int:
+    """Return the committed frames: the marker, or the length of ``step`` where there is none (O02, O03)."""
+    if "nstep" not in attributes:
+        if {"step_progression", "time_progression"} & attributes.keys():
+            raise refuse(KEY, "progression_without_nstep", "a progression without the nstep marker is malformed")
+        step = get_array(store, f"{KEY}/step")
+        return 0 if step is None else step.rows
+    nstep = attributes["nstep"]
+    if type(nstep) is not int or not 0 <= nstep < 2**63:
+        raise refuse(KEY, "nstep", f"nstep is {nstep!r}; an integer >= 0 is expected")
+    return nstep
+
+
+def open_meta(store: Store, schema: SequenceSchema, nstep: int) -> dict[str, MetaReader]:
+    """Open the per-step meta arrays, declared ones and others."""
+    readers = {}
+    for key, spec in schema.meta.items():
+        place = f"{KEY}/meta/{key}"
+        node = get_array(store, place)
+        if node is not None:
+            readers[key] = MetaReader(store, place, node, spec.tag, nstep)
+        elif nstep:
+            raise refuse(place, "missing_array", "the key is declared, but its array is missing")
+    for key, child in child_nodes(store, f"{KEY}/meta").items():
+        if key not in schema.meta and isinstance(child, ArrayNode):
+            # Not pinned, so read under its own tag (K15).
+            readers[key] = MetaReader(store, f"{KEY}/meta/{key}", child, None, nstep)
+    return readers
+
+
+def open_series(store: Store, name: str, attributes: dict[str, Any], nstep: int) -> Progression | ArrayReader | None:
+    """Open ``step`` or ``time``: the attribute wins over an array (S14)."""
+    document = attributes.get(f"{name}_progression")
+    if document is not None:
+        return read_progression(document, nstep, integer=name == "step", loc=KEY) if nstep else None
+    key = f"{KEY}/{name}"
+    node = get_array(store, key)
+    if node is None or not nstep:
+        return None
+    want = "i64" if name == "step" else "f64"
+    if node.dtype != want or len(node.shape) != 1:
+        raise refuse(key, "series_dtype", f"{node.data_type} of shape {list(node.shape)}; {want} with one axis")
+    if node.rows < nstep:
+        raise refuse(key, "array_short", f"{node.rows} values for {nstep} frames")
+    return open_array(store, key, node)
+
+
 def _no_section(_name: str) -> Frame | None:
     return None
 
@@ -68,14 +115,14 @@ class TrajectoryReader(Sequence[Frame]):
             msg = "the record has no trajectory"
             raise SectionNotFoundError(msg, loc=KEY)
         attributes = group.attributes
-        nstep = self._read_nstep(attributes)
+        nstep = read_nstep(self._store, attributes)
         pinned = attributes.get("sequence_schema")
         schema = derive_schema(self._store, nstep) if pinned is None else SequenceSchema.from_json(pinned)
         blocks = {name: BlockReader(self._store, name, spec, nstep) for name, spec in schema.blocks.items()}
         box = BoxReader(self._store, nstep)
-        meta = self._open_meta(schema, nstep)
-        steps = self._open_series("step", attributes, nstep)
-        times = self._open_series("time", attributes, nstep)
+        meta = open_meta(self._store, schema, nstep)
+        steps = open_series(self._store, "step", attributes, nstep)
+        times = open_series(self._store, "time", attributes, nstep)
         if nstep and steps is None:
             raise refuse(KEY, "step_missing", f"{nstep} frames, but neither a step_progression nor a step array")
         self.schema = schema
@@ -85,47 +132,6 @@ class TrajectoryReader(Sequence[Frame]):
         self._expanded: dict[str, Array] = {}
         self._links = Links(schema, blocks, self._sections)
         self._marker = marker
-
-    def _read_nstep(self, attributes: dict[str, Any]) -> int:
-        if "nstep" not in attributes:
-            if {"step_progression", "time_progression"} & attributes.keys():
-                raise refuse(KEY, "progression_without_nstep", "a progression without the nstep marker is malformed")
-            step = get_array(self._store, f"{KEY}/step")
-            return 0 if step is None else step.rows
-        nstep = attributes["nstep"]
-        if type(nstep) is not int or not 0 <= nstep < 2**63:
-            raise refuse(KEY, "nstep", f"nstep is {nstep!r}; an integer >= 0 is expected")
-        return nstep
-
-    def _open_meta(self, schema: SequenceSchema, nstep: int) -> dict[str, MetaReader]:
-        readers = {}
-        for key, spec in schema.meta.items():
-            place = f"{KEY}/meta/{key}"
-            node = get_array(self._store, place)
-            if node is not None:
-                readers[key] = MetaReader(self._store, place, node, spec.tag, nstep)
-            elif nstep:
-                raise refuse(place, "missing_array", "the key is declared, but its array is missing")
-        for key, child in child_nodes(self._store, f"{KEY}/meta").items():
-            if key not in schema.meta and isinstance(child, ArrayNode):
-                # Not pinned, so read under its own tag (K15).
-                readers[key] = MetaReader(self._store, f"{KEY}/meta/{key}", child, None, nstep)
-        return readers
-
-    def _open_series(self, name: str, attributes: dict[str, Any], nstep: int) -> Progression | ArrayReader | None:
-        document = attributes.get(f"{name}_progression")
-        if document is not None:
-            return read_progression(document, nstep, integer=name == "step", loc=KEY) if nstep else None
-        key = f"{KEY}/{name}"
-        node = get_array(self._store, key)
-        if node is None or not nstep:
-            return None
-        want = "i64" if name == "step" else "f64"
-        if node.dtype != want or len(node.shape) != 1:
-            raise refuse(key, "series_dtype", f"{node.data_type} of shape {list(node.shape)}; {want} with one axis")
-        if node.rows < nstep:
-            raise refuse(key, "array_short", f"{node.rows} values for {nstep} frames")
-        return open_array(self._store, key, node)
 
     def refresh(self) -> int:
         """Take up what a writer has committed since; return the number of frames."""
@@ -252,6 +258,10 @@ class TrajectoryReader(Sequence[Frame]):
             msg = f"no per-step meta key {key!r}; there are {', '.join(self._meta) or 'none'}"
             raise SectionNotFoundError(msg, loc=f"{KEY}/meta/{key}")
         return reader.all()
+
+    def meta_tag(self, key: str) -> str:
+        """Return the tag of a per-step meta key."""
+        return self._meta[key].tag
 
     @property
     def meta_keys(self) -> tuple[str, ...]:

@@ -23,13 +23,13 @@ from molrec_core._commit import Committer, create, execute, replace
 from molrec_core._document import checked_document
 from molrec_core._forcefield import ForceField, write_forcefield
 from molrec_core._frame import Frame
-from molrec_core._group import get_group, read_frame, write_frame
+from molrec_core._group import get_group, read_frame
 from molrec_core._node import group_document
 from molrec_core._restore import Restorer
 from molrec_core._root import Root, write_failed
 from molrec_core._schema import SequenceSchema
 from molrec_core._sequence import KEY, SequenceWriter
-from molrec_core._store import ZARR_JSON, join
+from molrec_core._store import ZARR_JSON, Store, join
 from molrec_core.errors import ClosedError, CommitError, LockedError, SchemaError
 
 Path = str | os.PathLike[str]
@@ -94,7 +94,7 @@ class TrajectoryWriter:
         try:
             self._root.lay_down({"meta": _plain(meta), "status": _plain(status), "method": _plain(method)})
             if system is not None:
-                write_frame(self._root.store, "system", system, sections={})
+                self._root.write_system(system)
                 self._sections["system"] = system
             if forcefield is not None:
                 write_forcefield(self._root.store, forcefield, dict(meta or {}))
@@ -123,6 +123,7 @@ class TrajectoryWriter:
         self._sequence: SequenceWriter | None = None
         self._schema: SequenceSchema | None = None
         self._precision: float | Mapping[str, float] | None = None
+        self._carry: Store | None = None
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._commit_lock = threading.RLock()
@@ -138,16 +139,22 @@ class TrajectoryWriter:
         cls,
         root: Root,
         sections: Mapping[str, Frame],
-        schema: SequenceSchema,
+        schema: SequenceSchema | None,
         *,
         precision: float | Mapping[str, float] | None = None,
         compression: Compression | None = None,
         expected_frames: int | None = None,
+        carry: Store | None = None,
     ) -> Self:
-        """Write the trajectory of a record whose other sections are laid down; the root stays the caller's."""
+        """Write the trajectory of a record whose other sections are laid down; the root stays the caller's.
+
+        Unknown attributes of the section's groups in the store `carry` are carried over.
+        """
         writer = cls.__new__(cls)
         writer._set_up(compression, None, None, expected_frames)
         writer._schema = _pinned(schema, precision)
+        writer._precision = precision if schema is None else None
+        writer._carry = carry
         writer._sections = dict(sections)
         writer._root = root
         writer._closed = False
@@ -295,13 +302,16 @@ class TrajectoryWriter:
         return sequence
 
     def _new_sequence(self, schema: SequenceSchema) -> SequenceWriter:
-        return SequenceWriter(
+        sequence = SequenceWriter(
             self._root.store,
             schema,
             self._sections,
             compression=self._compression,
             expected_frames=self._expected_frames,
         )
+        if self._carry is not None:
+            sequence.carry_attributes(self._carry)
+        return sequence
 
     def _lay_down(self, sequence: SequenceWriter) -> None:
         try:

@@ -69,6 +69,10 @@ class Adapter:
         ``describe(path)`` -> one line on what the host sees when it opens the record.
     snippet : str
         A line of the host's own code that opens a record, with ``{path}`` in it.
+    simulate : callable or None
+        ``simulate(path)`` runs a small real simulation in-process (a second or two, no
+        files, no network), streams it into a new record at `path`, and returns one line on
+        what ran; for ``molrec demo``.
     """
 
     name: str
@@ -78,6 +82,7 @@ class Adapter:
     write: Callable[[Path, Path, slice], None] | None = None
     describe: Callable[[str], str] | None = None
     snippet: str = ""
+    simulate: Callable[[Path], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
