@@ -147,6 +147,9 @@ class BlockReader:
                 f"uniform_rows is {rows!r} and dense_updates is {dense!r}; the pair is an integer > 0 and true, "
                 "on a block with columns",
             )
+        shape = self.spec.structural_shape
+        if shape is not None and rows != int(np.prod(shape)):
+            raise refuse(self.key, "structural_shape", f"updates of {rows} rows do not hold the product of {list(shape)}")
         shortest = min(r.rows for r in self.columns.values())
         n_updates = min(shortest // rows, self.nstep)
         self._index = RegularIndex(rows, n_updates) if n_updates else ABSENT

@@ -39,6 +39,28 @@ def write(path, frames, *, steps=None, times=None, schema=None, name="run.mrec",
     return record
 
 
+def refuse_last(path, frames, kind, loc, *, steps=None, times=None, **options):
+    """Assert that the last of `frames` is refused at append, and that those before it stay, they alone."""
+    record = Path(path) / "run.mrec"
+    *accepted, refused_frame = frames
+    with TrajectoryWriter(record, **options) as writer:
+        for i, frame in enumerate(frames):
+            label = {
+                "step": None if steps is None else steps[i],
+                "time": None if times is None else times[i],
+            }
+            if i < len(accepted):
+                writer.append(frame, **label)
+                continue
+            with unwritable(kind, loc):
+                writer.append(refused_frame, **label)
+            assert len(writer) == len(accepted)
+    found = read(record)[0]
+    assert len(found) == len(accepted)
+    assert all(set(frame) <= set(got) for frame, got in zip(accepted, found, strict=True))
+    return record
+
+
 def document(record, key=""):
     """Return the ``zarr.json`` of a node."""
     return json.loads((Path(record) / key / "zarr.json").read_text(encoding="utf-8"))
