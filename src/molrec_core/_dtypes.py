@@ -197,8 +197,8 @@ def _as_strings(array: np.ndarray[Any, Any], values: object, loc: str) -> np.nda
     elif array.dtype.kind == "U" and not isinstance(values, np.ndarray):
         # A list that mixes str with numbers becomes strings in numpy; that is never what was meant.
         return _as_strings(np.array(values, dtype=object), values, loc)
-    strings = array.astype(STRING)
     try:
+        strings = array.astype(STRING)
         "".join(strings.ravel().tolist()).encode("utf-8")
     except UnicodeEncodeError:
         raise SchemaError.one(loc, "dtype", "a string holds a lone surrogate, which is not UTF-8") from None
