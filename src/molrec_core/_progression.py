@@ -41,7 +41,8 @@ class Progression:
         """Take the next value; False, and nothing taken, when it breaks the progression."""
         count = self.count
         if count == 0:
-            if not self.integer and not math.isfinite(value):
+            # Expanded, a first -0.0 would come back as 0.0.
+            if not self.integer and not (math.isfinite(value) and _same_bits(value + 0.0, value)):
                 return False
             self.start = value
         elif count == 1:
