@@ -80,7 +80,7 @@ def changed(record, key=""):
     (Path(record) / key / "zarr.json").write_text(json.dumps(found), encoding="utf-8")
 
 
-def set_attributes(record, key, **values):
+def set_attributes(record, key, /, **values):
     """Set attributes of a node; None removes one."""
     with changed(record, key) as found:
         for name, value in values.items():
@@ -113,7 +113,7 @@ def replace_array(record, key, values, *, dtype=None, **options):
         found["attributes"] = kept
 
 
-def make_group(record, key, **values):
+def make_group(record, key, /, **values):
     """Store a group with attributes."""
     (Path(record) / key).mkdir(parents=True, exist_ok=True)
     text = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": values})
