@@ -118,7 +118,7 @@ def coerce(value: object, tag: str, loc: str) -> Any:  # noqa: ANN401 - the valu
     Raises
     ------
     SchemaError
-        ``meta_value``: the value is not of the tag.
+        ``meta_value``: not of the tag; ``not_json``: what no JSON document holds.
     """
     spec = TAGS[tag]
     if tag == "json":
@@ -273,7 +273,8 @@ def element_array(values: list[Any], tag: str) -> np.ndarray[Any, Any]:
     """Return coerced values of one tag as the array that is stored: shape (n,) + trailing."""
     spec = TAGS[tag]
     if tag == "json":
-        return np.array([dumps(value, "meta") for value in values], dtype=STRING)
+        # Most values of an optional key are its null fill.
+        return np.array(["null" if value is None else dumps(value, "meta") for value in values], dtype=STRING)
     dtype = COLUMN_DTYPES[spec.element][0]
     return np.array(values, dtype=dtype).reshape(len(values), *spec.trailing)
 
