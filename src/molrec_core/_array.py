@@ -8,15 +8,14 @@ skips work whose result is known; it ships with its equality test against zarr-p
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from molrec_core import _parallel
 from molrec_core._codecs import CodecError, checksum
 from molrec_core._dtypes import COLUMN_DTYPES, STRING, refuse
-from molrec_core._extents import Span, spans
+from molrec_core._extents import spans
 from molrec_core._node import ArrayNode, Layout
 from molrec_core._shard import EMPTY, decode_index, index_bytes
 from molrec_core._store import Store, join
@@ -26,6 +25,7 @@ Array = np.ndarray[Any, Any]
 _RUN_BYTES = 2**20
 """Bytes fetched by one read of neighbouring chunks: they are checked while still in cache."""
 _STRING_CHUNK_BYTES = 2**31
+_MAX_OFFSET = 2**62
 
 
 class TornIndexWarning(UserWarning):
@@ -87,6 +87,15 @@ class ArrayReader:
         self.node = node
 
 
+class _Run(NamedTuple):
+    """Neighbouring chunks of one shard that one read fetches."""
+
+    name: str
+    first: int
+    entries: list[list[int]]
+    out: Array
+
+
 class ChunkedReader(ArrayReader):
     """The fast path: leading-axis chunks, plain or in shards."""
 
@@ -98,6 +107,9 @@ class ChunkedReader(ArrayReader):
         self._raw = layout.pipeline.raw and layout.pipeline.crc
         self._indexes: dict[int, list[list[int]]] = {}
         self._kept: tuple[int, Array] | None = None
+        self._shard_keys: dict[int, str] = {}
+        # Encoders expand a chunk by little; strings have no width.
+        self._limit = _STRING_CHUNK_BYTES if self.dtype.kind == "T" else 2 * self._chunk_bytes + 2**16
 
     def refresh(self, node: ArrayNode) -> None:
         """Take a newer document; indexes and the kept chunk are read again."""
@@ -107,24 +119,24 @@ class ChunkedReader(ArrayReader):
 
     def _fill(self, start: int, stop: int, out: Array) -> None:
         rows = self.layout.chunk_rows
-        if stop - start < rows and start // rows == (stop - 1) // rows:
-            first = start // rows * rows
-            out[...] = self.chunk(start // rows)[start - first : stop - first]
+        first, last = -(-start // rows), stop // rows
+        if first > last or not out.flags.c_contiguous:
+            self._fill_parts(start, stop, out)
             return
-        whole: list[tuple[int, Array]] = []
-        at = 0
-        for span in spans(start, stop, rows):
-            part = out[at : at + span.hi - span.lo]
-            at += span.hi - span.lo
-            if span.hi - span.lo == rows and part.flags.c_contiguous:
-                whole.append((span.chunk, part))
-            else:
-                self._fill_part(span, part)
-        if whole:
-            self._fill_whole(whole)
+        if first < last:
+            self._fill_chunks(first, last, out[first * rows - start : last * rows - start])
+        if start < first * rows:
+            self._fill_parts(start, first * rows, out)
+        if last * rows < stop:
+            self._fill_parts(last * rows, stop, out[last * rows - start :])
 
-    def _fill_part(self, span: Span, part: Array) -> None:
-        part[...] = self.chunk(span.chunk)[span.lo : span.hi]
+    def _fill_parts(self, start: int, stop: int, out: Array) -> None:
+        """Copy rows out of chunks that are not asked for whole."""
+        at = 0
+        for span in spans(start, stop, self.layout.chunk_rows):
+            n = span.hi - span.lo
+            out[at : at + n] = self.chunk(span.chunk)[span.lo : span.hi]
+            at += n
 
     def chunk(self, chunk: int) -> Array:
         """Decode one chunk; the last one is kept, so that reading on decodes each once."""
@@ -132,73 +144,83 @@ class ChunkedReader(ArrayReader):
         if kept is not None and kept[0] == chunk:
             return kept[1]
         decoded = np.empty(self._chunk_shape, self.dtype)
-        self._fill_whole([(chunk, decoded)])
+        self._fill_chunks(chunk, chunk + 1, decoded)
         self._kept = (chunk, decoded)
         return decoded
 
-    def _fill_whole(self, parts: list[tuple[int, Array]]) -> None:
-        if not self.layout.chunks_per_shard:
+    def _fill_chunks(self, first: int, last: int, out: Array) -> None:
+        """Decode chunks `first` to `last` into `out`, contiguous: neighbours by one read."""
+        rows = self.layout.chunk_rows
+        per_shard = self.layout.chunks_per_shard
+        if not per_shard:
+            parts = [(chunk, out[(chunk - first) * rows : (chunk - first + 1) * rows]) for chunk in range(first, last)]
             _parallel.map_ordered(self._fill_object, parts, len(parts) * self._chunk_bytes)
             return
-        for name, runs in self._runs(parts):
-            if self._raw:
-                self._read_raw(name, runs)
+        at = first
+        while at < last:
+            shard, local = divmod(at, per_shard)
+            stop = min(last, (shard + 1) * per_shard)
+            entries = self.entries(shard)
+            if entries:
+                self._fill_shard(shard, at, entries[local : local + stop - at], out[(at - first) * rows :])
             else:
-                self._read_encoded(name, runs)
+                out[(at - first) * rows : (stop - first) * rows] = self.node.fill
+            at = stop
+
+    def _fill_shard(self, shard: int, first: int, entries: list[list[int]], out: Array) -> None:
+        """Decode the chunks `entries` of one shard, run by run."""
+        rows = self.layout.chunk_rows
+        name = self._shard_keys.get(shard) or self._shard_key(shard)
+        i = 0
+        while i < len(entries):
+            offset, length = entries[i]
+            if offset == EMPTY and length == EMPTY:
+                out[i * rows : (i + 1) * rows] = self.node.fill
+                i += 1
+                continue
+            self._check_entry(first + i, offset, length)
+            start, end = i, offset + length
+            i += 1
+            while i < len(entries) and entries[i][0] == end and end - offset < _RUN_BYTES:
+                self._check_entry(first + i, end, entries[i][1])
+                end += entries[i][1]
+                i += 1
+            run = _Run(name, first + start, entries[start:i], out[start * rows : i * rows])
+            if self._raw:
+                self._read_raw(run)
+            else:
+                self._read_encoded(run)
+
+    def _shard_key(self, shard: int) -> str:
+        key = join(self.key, self.layout.object_key(shard, len(self.node.shape)))
+        return self._shard_keys.setdefault(shard, key)
 
     def _fill_object(self, part: tuple[int, Array]) -> None:
         chunk, out = part
         key = join(self.key, self.layout.object_key(chunk, len(self.node.shape)))
-        stored = self.store.get(key, limit=self._limit())
+        stored = self.store.get(key, limit=self._limit)
         if stored is None:
             out[...] = self.node.fill
         else:
             self._decode(chunk, stored, out)
 
-    def _limit(self) -> int:
-        """Bound what a stored chunk may measure: encoders expand a chunk by little."""
-        return _STRING_CHUNK_BYTES if self.dtype.kind == "T" else 2 * self._chunk_bytes + 2**16
-
-    def _runs(self, parts: list[tuple[int, Array]]) -> Iterator[tuple[str, list[tuple[int, int, int, Array]]]]:
-        """Group chunks that lie one after the other in one shard; fill those that are empty."""
-        run: list[tuple[int, int, int, Array]] = []
-        run_name, run_end, run_bytes = "", 0, 0
-        per_shard = self.layout.chunks_per_shard
-        for chunk, out in parts:
-            shard, local = divmod(chunk, per_shard)
-            index = self.entries(shard)
-            offset, length = index[local] if index else (EMPTY, EMPTY)
-            if offset == EMPTY and length == EMPTY:
-                out[...] = self.node.fill
-                continue
-            name = join(self.key, self.layout.object_key(shard, len(self.node.shape)))
-            self._check_entry(name, chunk, offset, length)
-            if run and (name != run_name or offset != run_end or run_bytes >= _RUN_BYTES):
-                yield run_name, run
-                run, run_bytes = [], 0
-            run.append((chunk, offset, length, out))
-            run_name, run_end = name, offset + length
-            run_bytes += length
-        if run:
-            yield run_name, run
-
-    def _check_entry(self, name: str, chunk: int, offset: int, length: int) -> None:
-        if length > self._limit() or offset + length >= EMPTY:
-            raise ChecksumError(
-                f"the index says {length} bytes at {offset}, more than a chunk can measure", key=self.key, chunk=chunk
-            )
-        if self._raw and length != self._chunk_bytes + 4:
-            raise ChecksumError(
-                f"the index says {length} bytes; {self._chunk_bytes + 4} are expected", key=self.key, chunk=chunk
-            )
-        del name
+    def _check_entry(self, chunk: int, offset: int, length: int) -> None:
+        if self._raw:
+            if length == self._chunk_bytes + 4 and offset < _MAX_OFFSET:
+                return
+            found = f"{length} bytes at {offset}; {self._chunk_bytes + 4} bytes are expected"
+        elif length <= self._limit and offset < _MAX_OFFSET:
+            return
+        else:
+            found = f"{length} bytes at {offset}, more than a chunk can measure"
+        raise ChecksumError(f"the index says {found}", key=self.key, chunk=chunk, kind="shard_index")
 
     def entries(self, shard: int) -> list[list[int]]:
         """Entries of a shard, read once; an empty list when the shard is not stored."""
         found = self._indexes.get(shard)
         if found is not None:
             return found
-        name = join(self.key, self.layout.object_key(shard, len(self.node.shape)))
+        name = self._shard_key(shard)
         n_chunks = self.layout.chunks_per_shard
         length = index_bytes(n_chunks, crc=self.layout.index_crc)
         size = self.store.size(name)
@@ -221,41 +243,44 @@ class ChunkedReader(ArrayReader):
             )
         return self._indexes.setdefault(shard, entries.tolist())
 
-    def _read_raw(self, name: str, run: list[tuple[int, int, int, Array]]) -> None:
+    def _read_raw(self, run: _Run) -> None:
         """Read rows straight into the caller's array, checksums beside them, then check."""
-        crcs = bytearray(4 * len(run))
-        crc_view = memoryview(crcs)
-        buffers: list[Any] = []
-        for i, (_, _, _, out) in enumerate(run):
-            buffers.append(out.reshape(-1).view(np.uint8))
-            buffers.append(crc_view[4 * i : 4 * i + 4])
-        total = len(run) * (self._chunk_bytes + 4)
-        done = self.store.read_into(name, run[0][1], buffers)
-        if done < total:
-            raise self._cut(name, run, done)
-        found = np.frombuffer(crcs, "<u4").tolist()
-        for (chunk, _, _, out), want in zip(run, found, strict=True):
-            if checksum(out) != want:
-                raise ChecksumError("the crc32c of the stored bytes does not hold", key=self.key, chunk=chunk)
+        n, size = len(run.entries), self._chunk_bytes
+        rows = memoryview(run.out.reshape(-1).view(np.uint8))
+        crcs = memoryview(bytearray(4 * n))
+        parts = [rows[at : at + size] for at in range(0, n * size, size)]
+        buffers = [crcs[at : at + 4] for at in range(0, 4 * n, 4)]
+        buffers = [buffer for pair in zip(parts, buffers, strict=True) for buffer in pair]
+        done = self.store.read_into(run.name, run.entries[0][0], buffers)
+        if done < n * (size + 4):
+            raise self._cut(run, done)
+        wanted = np.frombuffer(crcs, "<u4").tolist()
+        found = [checksum(part) for part in parts]
+        if found != wanted:
+            bad = next(i for i in range(n) if found[i] != wanted[i])
+            raise ChecksumError("the crc32c of the stored bytes does not hold", key=self.key, chunk=run.first + bad)
 
-    def _read_encoded(self, name: str, run: list[tuple[int, int, int, Array]]) -> None:
-        start = run[0][1]
-        length = run[-1][1] + run[-1][2] - start
-        data = self.store.read(name, start, length)
+    def _read_encoded(self, run: _Run) -> None:
+        start = run.entries[0][0]
+        length = run.entries[-1][0] + run.entries[-1][1] - start
+        data = self.store.read(run.name, start, length)
         if len(data) < length:
-            raise self._cut(name, run, len(data))
+            raise self._cut(run, len(data))
         view = memoryview(data)
+        rows = self.layout.chunk_rows
 
-        def decode(item: tuple[int, int, int, Array]) -> None:
-            chunk, offset, size, out = item
-            self._decode(chunk, view[offset - start : offset - start + size], out)
+        def decode(i: int) -> None:
+            offset, size = run.entries[i]
+            self._decode(run.first + i, view[offset - start : offset - start + size], run.out[i * rows : (i + 1) * rows])
 
-        _parallel.map_ordered(decode, run, len(run) * self._chunk_bytes)
+        _parallel.map_ordered(decode, range(len(run.entries)), len(run.entries) * self._chunk_bytes)
 
-    def _cut(self, name: str, run: list[tuple[int, int, int, Array]], done: int) -> ChecksumError:
-        at = run[0][1] + done
-        chunk = next((c for c, offset, size, _ in run if offset + size > at), run[-1][0])
-        return ChecksumError(f"{name} ends at byte {at}, inside the chunk", key=self.key, chunk=chunk, kind="cut_short")
+    def _cut(self, run: _Run, done: int) -> ChecksumError:
+        at = run.entries[0][0] + done
+        bad = next((i for i, (offset, size) in enumerate(run.entries) if offset + size > at), len(run.entries) - 1)
+        return ChecksumError(
+            f"{run.name} ends at byte {at}, inside the chunk", key=self.key, chunk=run.first + bad, kind="cut_short"
+        )
 
     def _decode(self, chunk: int, stored: Any, out: Array) -> None:  # noqa: ANN401 - bytes or a view
         try:

@@ -69,6 +69,7 @@ class BlockReader:
         self._index: Index | None = ABSENT
         self._sparse: tuple[ArrayReader, ArrayReader] | None = None
         self._window: Window | None = None
+        self._last: tuple[int, Block] | None = None
         self._row_bytes = 1
         self._chunk_rows = 1
         group = get_group(store, self.key)
@@ -213,6 +214,9 @@ class BlockReader:
 
     def update(self, update: int) -> Block:
         """Return one update as a block of read-only columns."""
+        last = self._last
+        if last is not None and last[0] == update:
+            return last[1]
         lo, hi = self.index.span(update)
         window = self._window
         if window is None or lo < window.lo or hi > window.hi:
@@ -223,16 +227,18 @@ class BlockReader:
         masks = None
         if window.masks:
             masks = {name: part for name, mask in window.masks.items() if not (part := mask[lo:hi]).all()}
-        return Block._trusted(columns, hi - lo, masks, self.spec.structural_shape)  # noqa: SLF001
+        block = Block._trusted(columns, hi - lo, masks, self.spec.structural_shape)  # noqa: SLF001
+        self._last = (update, block)
+        return block
 
     def at(self, ordinal: int) -> Block | None:
         """Return the block as frame `ordinal` sees it; None where it is absent."""
-        update = self.index.update_at(ordinal)
+        update = (self._index or self.index).update_at(ordinal)
         return None if update < 0 else self.update(update)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without decoded rows."""
-        return {**self.__dict__, "_window": None}
+        return {**self.__dict__, "_window": None, "_last": None}
 
 
 class BoxReader:

@@ -116,8 +116,12 @@ class BlockWriter:
         for name, array in self.masks.items():
             mask = block.validity.get(name)
             updates.append((array, np.ones(block.count, np.bool_) if mask is None else mask))
-        if self.last_rows == block.count and not any(array.changed(values) for array, values in updates):
-            return
+        if self.last_rows == block.count:
+            for array, values in updates:
+                if array.changed(values):
+                    break
+            else:
+                return
         if self.growth.place(ordinal, block.count):
             self._materialise()
         for array, values in updates:

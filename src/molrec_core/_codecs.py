@@ -264,6 +264,8 @@ class Pipeline:
         data: Buffer
         if self.dtype == "string":
             data = encode_strings(rows)
+        elif self.endian == "little" and rows.flags.c_contiguous and rows.dtype == self.numpy_dtype:
+            data = (rows if rows.ndim == 1 else rows.reshape(-1)).view(np.uint8)
         else:
             data = np.ascontiguousarray(rows, self.stored_dtype).reshape(-1).view(np.uint8)
         for codec in self.codecs:
@@ -353,15 +355,19 @@ def pipeline_for(
     return Pipeline(dtype, tuple(trailing), codecs)
 
 
+class _Spelled(dict[str, bytes]):
+    """Strings as they are stored, length first; columns repeat a few of them many times."""
+
+    def __missing__(self, text: str) -> bytes:
+        raw = text.encode("utf-8")
+        self[text] = stored = _CRC.pack(len(raw)) + raw
+        return stored
+
+
 def encode_strings(rows: Array) -> bytes:
     """Encode strings as ``vlen-utf8``: a count, then a length and the UTF-8 bytes of each."""
-    encoded = [text.encode("utf-8") for text in rows.ravel().tolist()]
-    pack = _CRC.pack
-    parts = [pack(len(encoded))]
-    for text in encoded:
-        parts.append(pack(len(text)))
-        parts.append(text)
-    return b"".join(parts)
+    texts = rows.ravel().tolist()
+    return _CRC.pack(len(texts)) + b"".join(map(_Spelled().__getitem__, texts))
 
 
 def decode_strings(data: Buffer, count: int) -> list[str]:

@@ -25,6 +25,8 @@ from molrec_core._store import DirectoryStore, ZARR_JSON, join
 Array = np.ndarray[Any, Any]
 Entry = tuple[int, int]
 EMPTY_ENTRY: Entry = (EMPTY, EMPTY)
+BUFFER_BYTES = 192 * 1024
+"""Rows a column gathers before its whole chunks are landed."""
 
 
 @dataclass(slots=True)
@@ -110,34 +112,33 @@ class GrowingArray:
         """Whether `values` (shape (n,) + trailing), once rounded, differ in any bit from the last update."""
         if self.precision is None:
             return differs(values, self.last_update())
-        self._stage(values, keep_previous=True)
-        if self._staged is not None and differs(self._staged, self.last_update()):
-            return True
-        self._staged = None
-        return False
+        staged = np.empty(values.shape, self.numpy_dtype)
+        round_into(values, self.precision, staged)
+        self._staged = staged if differs(staged, self.last_update()) else None
+        return self._staged is not None
 
     def accept(self, values: Array) -> None:
         """Take `values` as the next update."""
-        if self._staged is None:
-            self._stage(values, keep_previous=False)
-        self._staged = None
-        self._previous = self.rows
-        self.rows += len(values)
-
-    def _stage(self, values: Array, *, keep_previous: bool) -> None:
         n = len(values)
-        at = self.rows - self._base
+        rows = self.rows
+        at = rows - self._base
         if at + n > len(self._buffer):
-            at = self._make_room(n, keep_previous=keep_previous)
-        self._staged = staged = self._buffer[at : at + n]
+            at = self._make_room(n)
         if self.precision is None:
-            staged[...] = values
+            self._buffer[at : at + n] = values
+        elif self._staged is not None:
+            self._buffer[at : at + n] = self._staged
+            self._staged = None
         else:
-            round_into(values, self.precision, staged)
+            round_into(values, self.precision, self._buffer[at : at + n])
+        self._previous = rows
+        self.rows = rows + n
 
     def reserve(self, rows: int) -> None:
-        """Make room for `rows` rows beside a whole chunk, before the first one comes."""
-        need = -(-rows // self.layout.chunk_rows) * self.layout.chunk_rows
+        """Make room for `rows` rows before the first one comes, in whole chunks that stay in the processor's cache."""
+        size = self.layout.chunk_rows
+        row_bytes = max(1, self._buffer.nbytes // size)
+        need = -(-min(rows, BUFFER_BYTES // row_bytes) // size) * size
         if self.rows == 0 and need > len(self._buffer):
             self._buffer = np.empty((need, *self.trailing), self.numpy_dtype)
 
@@ -145,10 +146,10 @@ class GrowingArray:
         """Return the rows of the last accepted update."""
         return self._buffer[self._previous - self._base : self.rows - self._base]
 
-    def _make_room(self, n: int, *, keep_previous: bool) -> int:
-        """Land whole chunks, drop what is landed and not needed, grow when that is not enough."""
+    def _make_room(self, n: int) -> int:
+        """Land whole chunks, drop what is landed, grow when that is not enough; return where the next row goes."""
         land([self])
-        keep = min(self._previous, self._landed) if keep_previous else self._landed
+        keep = self._landed
         kept = self._buffer[keep - self._base : self.rows - self._base]
         need = len(kept) + n
         if need > len(self._buffer):
@@ -230,7 +231,7 @@ class GrowingArray:
                 self._write_batch(shard, batch)
                 shard, batch = home, []
                 at = home.tail
-            length = sum(memoryview(piece).nbytes for piece in pieces)
+            length = sum(len(piece) for piece in pieces)
             self._pending[chunk] = (at, length)
             at += length
             batch += pieces
@@ -329,12 +330,12 @@ def land(arrays: Iterable[GrowingArray], *, tails: bool = False) -> None:
         return
     n_bytes = sum(rows.nbytes for array, _, rows in jobs if array.layout.pipeline.codecs)
     encoded = _parallel.map_ordered(_encode, jobs, n_bytes)
-    by_array: dict[int, list[tuple[int, list[Buffer] | None]]] = {}
-    for (array, chunk, _), pieces in zip(jobs, encoded, strict=True):
-        by_array.setdefault(id(array), []).append((chunk, pieces))
-    owners = {id(array): array for array, _, _ in jobs}
-    for identity, chunks in by_array.items():
-        owners[identity].write_chunks(chunks)
+    at = 0
+    while at < len(jobs):
+        array, first = jobs[at][0], at
+        while at < len(jobs) and jobs[at][0] is array:
+            at += 1
+        array.write_chunks([(chunk, pieces) for (_, chunk, _), pieces in zip(jobs[first:at], encoded[first:at], strict=True)])
 
 
 def _encode(job: tuple[GrowingArray, int, Array]) -> list[Buffer] | None:
@@ -344,8 +345,9 @@ def _encode(job: tuple[GrowingArray, int, Array]) -> list[Buffer] | None:
 
 def is_fill(rows: Array) -> bool:
     """Whether rows are bit for bit our fill: zeros or empty strings; a -0.0 is not."""
+    # Anything else almost always shows in the first value.
+    if rows.size == 0 or rows.item(0):
+        return rows.size == 0
     if rows.dtype.kind == "T":
         return not (rows != "").any()
-    flat = rows.reshape(-1).view(np.uint8)
-    # Bits that are set almost always show in the first bytes.
-    return not flat[:64].any() and not flat.any()
+    return not rows.reshape(-1).view(np.uint8).any()

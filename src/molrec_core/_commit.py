@@ -175,7 +175,7 @@ class Committer:
         self._interval = interval
         self._wake = threading.Condition()
         self._due: float | None = None
-        self._last = 0.0
+        self._last = monotonic()
         self._stopped = False
         self._thread: threading.Thread | None = None
 

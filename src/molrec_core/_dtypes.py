@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -117,8 +118,11 @@ def precision_problem(precision: object, dtype: str) -> str | None:
 
 def name_problem(name: object, what: str = "name") -> str | None:
     """Say why `name` may not name a node or key of a record; None when it may (checklist F21)."""
-    if not isinstance(name, str):
-        return f"{what} {name!r} is not a string"
+    return _name_problem(name, what) if isinstance(name, str) else f"{what} {name!r} is not a string"
+
+
+@lru_cache(maxsize=4096)
+def _name_problem(name: str, what: str) -> str | None:
     if name in {"", ".", "..", "zarr.json"} or name.startswith("__"):
         return f"{what} {name!r} is not allowed (empty, '.', '..', 'zarr.json' or a leading '__')"
     if "/" in name or "\0" in name:

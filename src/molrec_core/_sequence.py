@@ -8,8 +8,7 @@ content. No I/O but the landing of whole chunks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from molrec_core._column import GrowingArray
 from molrec_core._commit import Document, Plan
 from molrec_core._dtypes import COLUMN_DTYPES
 from molrec_core._extents import flush_frames
-from molrec_core._frame import Block, Frame
+from molrec_core._frame import Block, Box, Frame
 from molrec_core._group import get_group
 from molrec_core._links import check_against_system, check_aligned, check_reference, highest_row, target_rows
 from molrec_core._node import group_document
@@ -34,14 +33,13 @@ ATTRIBUTES = frozenset({"sequence_schema", "nstep", "step_progression", "time_pr
 _I64_MAX = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(NamedTuple):
     """What :meth:`SequenceWriter.check` found out about a frame it admits."""
 
     step: int
     time: float | None
     meta: list[Any]
-    references: dict[tuple[str, str], int]
+    references: dict[tuple[str, str], int] | None
 
 
 class SequenceWriter:
@@ -109,6 +107,7 @@ class SequenceWriter:
             for name, spec in schema.blocks.items()
             for column, target in spec.targets.items()
         ]
+        self._linked = bool(self._aligned or self._targets or self._system)
         self._check_system_names()
 
     def carry_attributes(self, store: Store) -> None:
@@ -161,9 +160,10 @@ class SequenceWriter:
                     f"{KEY}/{name}", "undeclared_block", "the block is not declared; declare it before the first frame"
                 )
             self._check_block(name, writer, block)
-        meta = self._check_meta(frame)
-        self._check_box(frame)
-        references = self._check_links(frame) if self._aligned or self._targets or self._system else {}
+        meta = self._check_meta(frame) if frame.meta or self.meta else []
+        if frame.box is not None:
+            self._check_box(frame.box)
+        references = self._check_links(frame) if self._linked else None
         return Checked(checked_step, checked_time, meta, references)
 
     def _check_step(self, step: int | None) -> int:
@@ -276,9 +276,8 @@ class SequenceWriter:
             )
         return values
 
-    def _check_box(self, frame: Frame) -> None:
-        box = frame.box
-        if box is not None and self.box.cell_defined not in {None, box.cell_defined}:
+    def _check_box(self, box: Box) -> None:
+        if self.box.cell_defined not in {None, box.cell_defined}:
             raise SchemaError.one(
                 f"{KEY}/box",
                 "cell_defined",

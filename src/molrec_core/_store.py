@@ -280,14 +280,14 @@ class DirectoryStore:
         os.rename(self._locate(key), self._locate(new))
 
     def sync_file(self, key: str) -> None:
-        """Sync the bytes of an object to the disk."""
+        """Sync the bytes and the length of an object to the disk."""
         fd = self._fds.get("w:" + key)
         if fd is not None:
-            os.fsync(fd)
+            os.fdatasync(fd)
             return
         fd = self._open(key)
         try:
-            os.fsync(fd)
+            os.fdatasync(fd)
         finally:
             os.close(fd)
 
@@ -313,10 +313,11 @@ class DirectoryStore:
 
 
 def _gather(fd: int, offset: int, buffers: Sequence[Buffer]) -> int:
+    """Write byte buffers (one axis, one byte an item) one after the other."""
     total = 0
     for at in range(0, len(buffers), _IOV_MAX):
         batch = buffers[at : at + _IOV_MAX]
-        length = sum(memoryview(b).nbytes for b in batch)
+        length = sum(len(b) for b in batch)
         done = os.pwritev(fd, batch, offset + total)
         while done < length:
             # A short write: go on behind it, piece by piece.
@@ -330,10 +331,11 @@ def _gather(fd: int, offset: int, buffers: Sequence[Buffer]) -> int:
 
 
 def _scatter(fd: int, offset: int, buffers: Sequence[Buffer]) -> int:
+    """Fill byte buffers (one axis, one byte an item) one after the other."""
     total = 0
     for at in range(0, len(buffers), _IOV_MAX):
         batch = buffers[at : at + _IOV_MAX]
-        length = sum(memoryview(b).nbytes for b in batch)
+        length = sum(len(b) for b in batch)
         done = os.preadv(fd, batch, offset + total)
         if done < length:
             done += _scatter_rest(fd, offset + total, batch, done)
