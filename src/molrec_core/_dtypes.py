@@ -173,6 +173,9 @@ def as_column(values: object, loc: str, column: str = "") -> np.ndarray[Any, Any
         The dtype is none of the thirteen; float32 and float16 are never widened.
     """
     array = values if isinstance(values, np.ndarray) else np.asarray(values)
+    if array.size == 0 and not isinstance(values, np.ndarray):
+        # An empty list says no dtype; the canonical key does.
+        return array.astype(COLUMN_DTYPES[CANONICAL.get(column, "f64")][0])
     if array.dtype in NUMPY_TO_COLUMN and array.dtype.kind != "T":
         name = NUMPY_TO_COLUMN[array.dtype]
         if name[0] == "u" and name != "u64" and CANONICAL.get(column) == "u64":
@@ -180,8 +183,6 @@ def as_column(values: object, loc: str, column: str = "") -> np.ndarray[Any, Any
         return array
     if array.dtype.kind in "UOT":
         return _as_strings(array, values, loc)
-    if array.size == 0 and not isinstance(values, np.ndarray):
-        return array.astype(COLUMN_DTYPES[CANONICAL.get(column, "f64")][0])
     name_or_none = dtype_name(array.dtype)
     if name_or_none is None:
         hint = "; cast to float64 first (exact)" if array.dtype.kind == "f" else ""
