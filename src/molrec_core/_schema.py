@@ -472,7 +472,7 @@ def read_targets(value: object, loc: str) -> dict[str, str]:
 
 def target_problem(target: str) -> str | None:
     """Say what is wrong with the spelling of a target; None when nothing is (checklist T09 to T11)."""
-    parts = target[1:].split("/") if target.startswith("/") else [target]
+    parts = target.removeprefix("/").split("/")
     absolute = target.startswith("/")
     if len(parts) != (2 if absolute else 1) or not all(parts):
         return f"the target {target!r} is neither '<block>' nor '/<section>/<block>'"
