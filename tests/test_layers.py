@@ -39,7 +39,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "_diff",
     ),
     ("__init__",),  # the public names
-    ("_hosts_columns", "_hosts_info", "_hosts_cell", "_hosts_atoms", "hosts"),  # what two adapters share
+    ("_hosts_columns", "_hosts_info", "_hosts_cell", "_hosts_atoms", "_hosts_run", "hosts"),  # what two adapters share
     ("hookspecs", "plugins", "_convert", "_demo", "cli"),
     ("testing",),  # the test kit, a package
 )

@@ -31,6 +31,10 @@ Atoms. ``atoms_of(system, frame, schema)`` joins all per-atom columns into one v
 ``.host(name, host_dtypes)``, ``.host_names()`` and ``.elements()``. ``Hierarchy`` holds
 residues and segments as plain arrays: ``store_hierarchy`` / ``load_hierarchy``.
 
+Runs. ``RunRecord(path, append=, overwrite=)`` is the record a reporter of an engine appends
+to: ``.existing()`` to look at, then ``.start(schema, ...)`` or ``.resume(record, schema, ...)``,
+``.append``, ``.flush``, ``.close(error)``; it keeps the status and ends with the interpreter.
+
 Steps. ``StepNumbers(last).store(step)`` gives the step to append and ``source_step``;
 ``host_step(step, meta)`` gives the source's own back.
 """
@@ -78,6 +82,7 @@ from molrec_core._hosts_columns import (
     to_scalar,
 )
 from molrec_core._hosts_info import FrameInfo, decode_value, encode_value
+from molrec_core._hosts_run import RunRecord
 from molrec_core._names import decode_name, decode_style, encode_name, encode_style
 
 if TYPE_CHECKING:
@@ -98,6 +103,7 @@ __all__ = [
     "HostCell",
     "HostColumn",
     "HostScalar",
+    "RunRecord",
     "StepNumbers",
     "StoredCell",
     "array_block",
