@@ -173,7 +173,7 @@ def as_column(values: object, loc: str, column: str = "") -> np.ndarray[Any, Any
         The dtype is none of the thirteen; float32 and float16 are never widened.
     """
     array = values if isinstance(values, np.ndarray) else np.asarray(values)
-    if array.size == 0 and not isinstance(values, np.ndarray):
+    if array.size == 0 and isinstance(values, list | tuple):
         # An empty list says no dtype; the canonical key does.
         return array.astype(COLUMN_DTYPES[CANONICAL.get(column, "f64")][0])
     if array.dtype in NUMPY_TO_COLUMN and array.dtype.kind != "T":
