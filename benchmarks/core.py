@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shutil
 import statistics
 import tempfile
@@ -246,8 +247,10 @@ def run(case: str, precision: float | None, repeats: int) -> None:
         def note(tool: Ours, what: str, value: float) -> None:
             seconds[tool.name].setdefault(what, []).append(value)
 
-        for _ in range(repeats):
-            for tool in contenders:
+        for turn in range(repeats):
+            # The order rotates, and what an earlier tool left dirty is on disk before the next one starts.
+            for tool in contenders[turn % len(contenders) :] + contenders[: turn % len(contenders)]:
+                os.sync()
                 landed, synced = tool.write(prepared[tool.name], order)
                 note(tool, "write", landed)
                 note(tool, "synced", synced)

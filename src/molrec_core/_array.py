@@ -7,6 +7,7 @@ skips work whose result is known; it ships with its equality test against zarr-p
 
 from __future__ import annotations
 
+import struct
 import warnings
 from typing import Any, NamedTuple
 
@@ -246,16 +247,20 @@ class ChunkedReader(ArrayReader):
     def _read_raw(self, run: _Run) -> None:
         """Read rows straight into the caller's array, checksums beside them, then check."""
         n, size = len(run.entries), self._chunk_bytes
-        rows = memoryview(run.out.reshape(-1).view(np.uint8))
-        crcs = memoryview(bytearray(4 * n))
-        parts = [rows[at : at + size] for at in range(0, n * size, size)]
-        buffers = [crcs[at : at + 4] for at in range(0, 4 * n, 4)]
-        buffers = [buffer for pair in zip(parts, buffers, strict=True) for buffer in pair]
+        rows = run.out if run.out.ndim == 1 else run.out.reshape(-1)
+        data = rows.view(np.uint8).data
+        crcs = bytearray(4 * n)
+        parts = [data] if n == 1 else [data[at : at + size] for at in range(0, n * size, size)]
+        buffers: list[Any] = [crcs] * (2 * n)
+        buffers[::2] = parts
+        if n > 1:
+            view = memoryview(crcs)
+            buffers[1::2] = [view[at : at + 4] for at in range(0, 4 * n, 4)]
         done = self.store.read_into(run.name, run.entries[0][0], buffers)
         if done < n * (size + 4):
             raise self._cut(run, done)
-        wanted = np.frombuffer(crcs, "<u4").tolist()
-        found = [checksum(part) for part in parts]
+        wanted = struct.unpack(f"<{n}I", crcs)
+        found = tuple(map(checksum, parts))
         if found != wanted:
             bad = next(i for i in range(n) if found[i] != wanted[i])
             raise ChecksumError("the crc32c of the stored bytes does not hold", key=self.key, chunk=run.first + bad)

@@ -183,6 +183,9 @@ class DirectoryStore:
 
     def read_into(self, key: str, offset: int, buffers: Sequence[Buffer]) -> int:
         """Fill `buffers` from `offset`; return the bytes read."""
+        fd = self._fds.get(key)
+        if fd is not None:
+            return _scatter(fd, offset, buffers)
         with self._reading(key) as fd:
             return _scatter(fd, offset, buffers)
 
@@ -304,7 +307,11 @@ class DirectoryStore:
 
     def remove(self, key: str) -> None:
         """Remove an object, or everything below a key."""
-        self.release(key)
+        for opened in list(self._fds):
+            # A file that is made anew under the same key is another one.
+            name = opened.removeprefix("w:")
+            if name == key or name.startswith(key + "/"):
+                os.close(self._fds.pop(opened))
         path = Path(self._locate(key))
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -317,7 +324,7 @@ def _gather(fd: int, offset: int, buffers: Sequence[Buffer]) -> int:
     total = 0
     for at in range(0, len(buffers), _IOV_MAX):
         batch = buffers[at : at + _IOV_MAX]
-        length = sum(len(b) for b in batch)
+        length = sum(map(len, batch))
         done = os.pwritev(fd, batch, offset + total)
         while done < length:
             # A short write: go on behind it, piece by piece.
@@ -334,8 +341,8 @@ def _scatter(fd: int, offset: int, buffers: Sequence[Buffer]) -> int:
     """Fill byte buffers (one axis, one byte an item) one after the other."""
     total = 0
     for at in range(0, len(buffers), _IOV_MAX):
-        batch = buffers[at : at + _IOV_MAX]
-        length = sum(len(b) for b in batch)
+        batch = buffers[at : at + _IOV_MAX] if len(buffers) > _IOV_MAX else buffers
+        length = sum(map(len, batch))
         done = os.preadv(fd, batch, offset + total)
         if done < length:
             done += _scatter_rest(fd, offset + total, batch, done)
@@ -531,6 +538,18 @@ class WriterLock:
                 self._drop()
                 raise
             self.supported = False
+        self._check_in_place(path)
+
+    def _check_in_place(self, path: str | os.PathLike[str]) -> None:
+        """Refuse a directory that was replaced between its opening and its locking."""
+        try:
+            moved = not os.path.samestat(os.fstat(self._fd), os.stat(path))
+        except FileNotFoundError:
+            moved = True
+        if moved:
+            self.release()
+            msg = "another writer has just replaced this record; try again"
+            raise LockedError(msg, loc=str(path))
 
     def _drop(self) -> None:
         fd, self._fd = self._fd, -1
