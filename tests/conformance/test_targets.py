@@ -347,7 +347,6 @@ def test_T15_frame_restates_other_targets(tmp_path):
 
 
 def test_T15_first_stated_becomes_the_declarations(tmp_path):
-    frames = [growing(2)[0], frame(targets={})]
     frames = [Frame({"atoms": atoms(3), "members": members(targets={})}), frame(), frame(targets={})]
     assert SequenceSchema.from_frames(frames).blocks["members"].targets == {"ibead": "atoms"}
     write_mrec_trajectory(tmp_path / "run.mrec", frames)
