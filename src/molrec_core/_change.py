@@ -45,7 +45,7 @@ def rounded(values: Array, precision: float) -> Array:
 
 def off_grid(values: Array, precision: float) -> Array:
     """Mask of the values that rounding to `precision` would change."""
-    return rounded(values, precision).view(np.uint64) != values.view(np.uint64)
+    return np.not_equal(rounded(values, precision).view(np.uint64), values.view(np.uint64))
 
 
 def differs(new: Array, old: Array) -> bool:

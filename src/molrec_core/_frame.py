@@ -267,7 +267,7 @@ def _count(count: object) -> int:
         return 0
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
         raise SchemaError.one("", "count", f"count is {count!r}; an integer >= 0 is expected")
-    return int(count)
+    return int(count)  # type: ignore[call-overload, no-any-return]  # an integer by now
 
 
 def _structural_shape(shape: object, count: int) -> tuple[int, ...] | None:
