@@ -68,7 +68,9 @@ class ArrayReader:
             Rows past the stored length.
         """
         if not 0 <= start <= stop <= self.rows:
-            raise refuse(self.key, "array_short", f"rows {start} to {stop} are asked for, {self.rows} are stored")
+            raise refuse(
+                self.key, "array_short", f"rows {start} to {stop} are asked for, {self.rows} are stored"
+            )
         if out is None:
             out = np.empty((stop - start, *self.node.trailing), self.dtype)
         if out.size:
@@ -154,7 +156,10 @@ class ChunkedReader(ArrayReader):
         rows = self.layout.chunk_rows
         per_shard = self.layout.chunks_per_shard
         if not per_shard:
-            parts = [(chunk, out[(chunk - first) * rows : (chunk - first + 1) * rows]) for chunk in range(first, last)]
+            parts = [
+                (chunk, out[(chunk - first) * rows : (chunk - first + 1) * rows])
+                for chunk in range(first, last)
+            ]
             _parallel.map_ordered(self._fill_object, parts, len(parts) * self._chunk_bytes)
             return
         at = first
@@ -232,7 +237,9 @@ class ChunkedReader(ArrayReader):
             raise ChecksumError(f"the shard holds {size} bytes; its index alone takes {length}", key=self.key)
         for _ in range(2):
             # A live writer may be rewriting it: once more before it counts as torn.
-            entries, sound = decode_index(self.store.read(name, at, length), n_chunks, crc=self.layout.index_crc)
+            entries, sound = decode_index(
+                self.store.read(name, at, length), n_chunks, crc=self.layout.index_crc
+            )
             if sound:
                 break
         else:
@@ -263,7 +270,9 @@ class ChunkedReader(ArrayReader):
         found = tuple(map(checksum, parts))
         if found != wanted:
             bad = next(i for i in range(n) if found[i] != wanted[i])
-            raise ChecksumError("the crc32c of the stored bytes does not hold", key=self.key, chunk=run.first + bad)
+            raise ChecksumError(
+                "the crc32c of the stored bytes does not hold", key=self.key, chunk=run.first + bad
+            )
 
     def _read_encoded(self, run: _Run) -> None:
         start = run.entries[0][0]
@@ -276,18 +285,27 @@ class ChunkedReader(ArrayReader):
 
         def decode(i: int) -> None:
             offset, size = run.entries[i]
-            self._decode(run.first + i, view[offset - start : offset - start + size], run.out[i * rows : (i + 1) * rows])
+            self._decode(
+                run.first + i,
+                view[offset - start : offset - start + size],
+                run.out[i * rows : (i + 1) * rows],
+            )
 
         _parallel.map_ordered(decode, range(len(run.entries)), len(run.entries) * self._chunk_bytes)
 
     def _cut(self, run: _Run, done: int) -> ChecksumError:
         at = run.entries[0][0] + done
-        bad = next((i for i, (offset, size) in enumerate(run.entries) if offset + size > at), len(run.entries) - 1)
+        bad = next(
+            (i for i, (offset, size) in enumerate(run.entries) if offset + size > at), len(run.entries) - 1
+        )
         return ChecksumError(
-            f"{run.name} ends at byte {at}, inside the chunk", key=self.key, chunk=run.first + bad, kind="cut_short"
+            f"{run.name} ends at byte {at}, inside the chunk",
+            key=self.key,
+            chunk=run.first + bad,
+            kind="cut_short",
         )
 
-    def _decode(self, chunk: int, stored: Any, out: Array) -> None:  # noqa: ANN401 - bytes or a view
+    def _decode(self, chunk: int, stored: Any, out: Array) -> None:
         try:
             self.layout.pipeline.decode_into(stored, out)
         except CodecError as error:
@@ -311,7 +329,7 @@ class ZarrReader(ArrayReader):
         return {**self.__dict__, "_array": None}
 
     def _fill(self, start: int, stop: int, out: Array) -> None:
-        import zarr  # noqa: PLC0415 - imported only when needed
+        import zarr
 
         try:
             if self._array is None:

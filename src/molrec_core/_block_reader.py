@@ -14,18 +14,16 @@ from typing import Any
 import numpy as np
 
 from molrec_core._array import ArrayReader, open_array
+from molrec_core._box import Box
 from molrec_core._csr import ABSENT, Index, RegularIndex, SparseIndex, checked_offset, checked_step_index
 from molrec_core._dtypes import COLUMN_DTYPES, TAGS, refuse
-from molrec_core._frame import Block, Box
+from molrec_core._fixed import child_nodes, get_array, get_group, get_node
+from molrec_core._frame import Block
 from molrec_core._group import (
     VALIDITY,
     check_box_array,
     check_column,
     check_mask,
-    child_nodes,
-    get_array,
-    get_group,
-    get_node,
     make_box,
     read_cell_defined,
 )
@@ -93,7 +91,9 @@ class BlockReader:
         shape = None if stored is None else read_structural_shape(stored, self.key)
         if shape != self.spec.structural_shape:
             raise refuse(
-                self.key, "structural_shape", f"the group says {shape}, the declaration {self.spec.structural_shape}"
+                self.key,
+                "structural_shape",
+                f"the group says {shape}, the declaration {self.spec.structural_shape}",
             )
 
     def _column(self, column: str) -> ArrayReader:
@@ -135,7 +135,9 @@ class BlockReader:
         if step_index is not None:
             offset = get_array(self.store, join(self.key, "offset"))
             if offset is None:
-                raise refuse(join(self.key, "offset"), "missing_array", "there is a step_index without an offset")
+                raise refuse(
+                    join(self.key, "offset"), "missing_array", "there is a step_index without an offset"
+                )
             self._sparse = (self._dense("step_index", step_index), self._dense("offset", offset))
             self._index = None
             return
@@ -150,7 +152,11 @@ class BlockReader:
             )
         shape = self.spec.structural_shape
         if shape is not None and rows != int(np.prod(shape)):
-            raise refuse(self.key, "structural_shape", f"updates of {rows} rows do not hold the product of {list(shape)}")
+            raise refuse(
+                self.key,
+                "structural_shape",
+                f"updates of {rows} rows do not hold the product of {list(shape)}",
+            )
         shortest = min(r.rows for r in self.columns.values())
         n_updates = min(shortest // rows, self.nstep)
         self._index = RegularIndex(rows, n_updates) if n_updates else ABSENT
@@ -159,7 +165,11 @@ class BlockReader:
     def _dense(self, name: str, node: ArrayNode) -> ArrayReader:
         key = join(self.key, name)
         if node.dtype != "u64" or len(node.shape) != 1:
-            raise refuse(key, "index_dtype", f"{node.data_type} of shape {list(node.shape)}; u64 with one axis is expected")
+            raise refuse(
+                key,
+                "index_dtype",
+                f"{node.data_type} of shape {list(node.shape)}; u64 with one axis is expected",
+            )
         return open_array(self.store, key, node)
 
     @property
@@ -174,11 +184,15 @@ class BlockReader:
             index = SparseIndex(step_index, checked_offset(stored, n_updates, offsets.key))
             shape = self.spec.structural_shape
             if shape is not None and (np.diff(index.offset) != np.prod(shape)).any():
-                raise refuse(self.key, "structural_shape", f"an update does not hold the product of {list(shape)}")
+                raise refuse(
+                    self.key, "structural_shape", f"an update does not hold the product of {list(shape)}"
+                )
             for reader in self.columns.values():
                 if reader.rows < index.total_rows:
                     raise refuse(
-                        reader.key, "array_short", f"{reader.rows} rows are stored; offset claims {index.total_rows}"
+                        reader.key,
+                        "array_short",
+                        f"{reader.rows} rows are stored; offset claims {index.total_rows}",
                     )
             self._index = index
             self._check_masks_long_enough()
@@ -205,7 +219,9 @@ class BlockReader:
         for name, mask in masks.items():
             if not self.spec.columns[name].nullable and not mask.all():
                 raise refuse(
-                    join(self.key, VALIDITY, name), "mask_not_nullable", "rows are masked, but the pin does not say nullable"
+                    join(self.key, VALIDITY, name),
+                    "mask_not_nullable",
+                    "rows are masked, but the pin does not say nullable",
                 )
         for array in (*columns.values(), *masks.values()):
             array.flags.writeable = False
@@ -227,7 +243,7 @@ class BlockReader:
         masks = None
         if window.masks:
             masks = {name: part for name, mask in window.masks.items() if not (part := mask[lo:hi]).all()}
-        block = Block._trusted(columns, hi - lo, masks, self.spec.structural_shape)  # noqa: SLF001
+        block = Block._trusted(columns, hi - lo, masks, self.spec.structural_shape)
         self._last = (update, block)
         return block
 
@@ -268,7 +284,9 @@ class BoxReader:
         index = get_array(store, join(key, "step_index"))
         if index is not None:
             if index.dtype != "u64" or len(index.shape) != 1:
-                raise refuse(join(key, "step_index"), "index_dtype", f"{index.data_type} of shape {list(index.shape)}")
+                raise refuse(
+                    join(key, "step_index"), "index_dtype", f"{index.data_type} of shape {list(index.shape)}"
+                )
             self._arrays["step_index"] = open_array(store, join(key, "step_index"), index)
 
     def _read_attributes(self, group: GroupNode) -> None:
@@ -291,9 +309,15 @@ class BoxReader:
         rows = value if isinstance(value, list) else [value]
         flat = [x for row in rows for x in (row if isinstance(row, list) else [row])]
         good = all(isinstance(x, kind) and isinstance(x, bool) == (kind is bool) for x in flat)
-        array = np.array(value, dtype=bool if kind is bool else float) if good and _regular(rows) else np.empty(0)
+        array = (
+            np.array(value, dtype=bool if kind is bool else float) if good and _regular(rows) else np.empty(0)
+        )
         if array.shape != shape:
-            raise refuse(self.key, "box_shape", f"{name} is {value!r}; {'flags' if kind is bool else 'numbers'} of shape {shape}")
+            raise refuse(
+                self.key,
+                "box_shape",
+                f"{name} is {value!r}; {'flags' if kind is bool else 'numbers'} of shape {shape}",
+            )
         return array
 
     def _load(self) -> tuple[Array, dict[str, Array]]:
@@ -305,7 +329,11 @@ class BoxReader:
             for name, array in self._arrays.items():
                 if name != "step_index":
                     if array.rows < len(ordinals):
-                        raise refuse(array.key, "array_short", f"{array.rows} rows for {len(ordinals)} updates of the cell")
+                        raise refuse(
+                            array.key,
+                            "array_short",
+                            f"{array.rows} rows for {len(ordinals)} updates of the cell",
+                        )
                     parts[name] = array.read(0, len(ordinals))
             self._updates = ordinals, parts
         return self._updates
@@ -364,7 +392,7 @@ class MetaReader:
         self._reader = open_array(store, key, node)
         self._held: tuple[int, list[Any]] = (0, [])
 
-    def at(self, ordinal: int) -> Any:  # noqa: ANN401 - the value of any tag
+    def at(self, ordinal: int) -> Any:
         """Return the value of frame `ordinal`."""
         first, values = self._held
         if not first <= ordinal < first + len(values):
@@ -389,5 +417,5 @@ class MetaReader:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """dtype of the stored values."""
+        """Dtype of the stored values."""
         return COLUMN_DTYPES[TAGS[self.tag].element][0]

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from molrec_core._box import Box
 from molrec_core._codecs import Compression, pipeline_for
 from molrec_core._column import GrowingArray
 from molrec_core._commit import Document, Plan
 from molrec_core._csr import Growth
 from molrec_core._extents import chunks_per_shard, row_bytes, rows_per_chunk
-from molrec_core._frame import Block, Box
+from molrec_core._frame import Block
 from molrec_core._node import Layout, group_document
 from molrec_core._schema import BlockSchema, ColumnSchema
 from molrec_core._series import DenseWriter
@@ -111,7 +112,7 @@ class BlockWriter:
 
     def present(self, block: Block, ordinal: int) -> None:
         """Take the block as frame `ordinal` presents it; nothing is kept when nothing changed."""
-        given = block._columns  # noqa: SLF001 - the mapping without its indirection, on the hot path
+        given = block._columns
         updates = [(array, given[name]) for name, array in self.columns.items()]
         for name, array in self.masks.items():
             mask = block.validity.get(name)
@@ -231,7 +232,12 @@ class BoxWriter:
 
     def _dense(self, name: str, tag: str, trailing: tuple[int, ...]) -> DenseWriter:
         dense = DenseWriter(
-            self.store, join(self.key, name), tag, run_ahead=False, trailing=trailing, expected_rows=self.expected
+            self.store,
+            join(self.key, name),
+            tag,
+            run_ahead=False,
+            trailing=trailing,
+            expected_rows=self.expected,
         )
         self.arrays_by_name[name] = dense
         return dense

@@ -18,7 +18,6 @@ from molrec_core.errors import SchemaError, SectionNotFoundError
 
 if TYPE_CHECKING:
     from molrec_core._array import ArrayReader
-    from molrec_core._trajectory_reader import TrajectoryReader
 
 Array = np.ndarray[Any, Any]
 _PIECE_BYTES = 2**19
@@ -30,20 +29,24 @@ def read_bulk(
     columns: str | Sequence[str],
     ordinals: Array,
     *,
-    rows: Any = None,  # noqa: ANN401 - anything that indexes rows
+    rows: Any = None,
     out: Array | None = None,
-    dtype: Any = None,  # noqa: ANN401 - a dtype
+    dtype: Any = None,
     factor: float | None = None,
-) -> Any:  # noqa: ANN401 - an array, or values and counts
+) -> Any:
     """Read `columns` of the frames `ordinals`; see ``TrajectoryReader.read``."""
     single = isinstance(columns, str)
     readers = [_column(block, name) for name in ([columns] if isinstance(columns, str) else columns)]
-    if not readers or any(r.dtype != readers[0].dtype or r.node.trailing != readers[0].node.trailing for r in readers):
+    if not readers or any(
+        r.dtype != readers[0].dtype or r.node.trailing != readers[0].node.trailing for r in readers
+    ):
         raise SchemaError.one(block.key, "columns", "columns read together share one dtype and row shape")
     updates = block.index.updates_at(ordinals)
     if len(updates) and updates.min() < 0:
         absent = int(ordinals[int(np.argmax(updates < 0))])
-        raise refuse(block.key, "block_absent", f"the block is absent at frame {absent}; read from its first update on")
+        raise refuse(
+            block.key, "block_absent", f"the block is absent at frame {absent}; read from its first update on"
+        )
     first, counts = block.index.spans(updates)
     uniform = len(counts) == 0 or (counts == counts[0]).all()
     if not uniform:
@@ -64,7 +67,7 @@ def read_bulk(
     def fill(item: tuple[ArrayReader, Array]) -> None:
         _fill(item[0], runs, n_rows, rows, item[1], factor)
 
-    big = block._chunk_rows * readers[0].dtype.itemsize >= _BIG_CHUNK  # noqa: SLF001 - one layer
+    big = block._chunk_rows * readers[0].dtype.itemsize >= _BIG_CHUNK
     _parallel.map_ordered(fill, list(zip(readers, targets, strict=True)), out.nbytes if big else 0)
     return out
 
@@ -77,7 +80,9 @@ def _column(block: BlockReader, name: str) -> ArrayReader:
     return reader
 
 
-def _shape(n_frames: int, n_rows: int, rows: Any, readers: list[ArrayReader], *, single: bool) -> tuple[int, ...]:  # noqa: ANN401
+def _shape(
+    n_frames: int, n_rows: int, rows: Any, readers: list[ArrayReader], *, single: bool
+) -> tuple[int, ...]:
     picked = (n_rows,) if rows is None else np.empty(n_rows, bool)[rows].shape
     return (n_frames, *picked, *(() if single else (len(readers),)), *readers[0].node.trailing)
 
@@ -96,7 +101,7 @@ def _fill(
     reader: ArrayReader,
     runs: list[tuple[int, int, int]],
     n_rows: int,
-    rows: Any,  # noqa: ANN401 - anything that indexes rows
+    rows: Any,
     target: Array,
     factor: float | None,
 ) -> None:
@@ -135,7 +140,7 @@ def _ragged(
     readers: list[ArrayReader],
     first: Array,
     counts: Array,
-    dtype: Any,  # noqa: ANN401 - a dtype
+    dtype: Any,
     factor: float | None,
     *,
     single: bool,
@@ -155,18 +160,20 @@ def _ragged(
     return out
 
 
-def dask_array(trajectory: TrajectoryReader, block: BlockReader, columns: str | Sequence[str]) -> Any:  # noqa: ANN401
+def dask_array(trajectory: Any, block: BlockReader, columns: str | Sequence[str]) -> Any:
     """Return a lazy array of every frame, cut where chunks end."""
-    import dask.array  # noqa: PLC0415 - dask is an extra
+    import dask.array
 
     counts = trajectory.counts(block.name)
     if len(counts) and (counts != counts[0]).any():
         frame = int(np.argmax(counts != counts[0]))
         raise refuse(
-            block.key, "ragged", f"frame {frame} has {counts[frame]} rows, frame 0 {counts[0]}; read them frame by frame"
+            block.key,
+            "ragged",
+            f"frame {frame} has {counts[frame]} rows, frame 0 {counts[0]}; read them frame by frame",
         )
     n_rows = int(counts[0]) if len(counts) else 0
-    per_chunk = max(1, block._chunk_rows // n_rows) if n_rows else 1  # noqa: SLF001 - one layer
+    per_chunk = max(1, block._chunk_rows // n_rows) if n_rows else 1
     size = max(per_chunk, _PIECE_BYTES * 16 // max(1, n_rows * 24) // per_chunk * per_chunk)
     parts = []
     names = columns if isinstance(columns, str) else list(columns)
@@ -178,6 +185,6 @@ def dask_array(trajectory: TrajectoryReader, block: BlockReader, columns: str | 
     return dask.array.concatenate(parts) if parts else dask.array.from_array(sample)
 
 
-def _read_part(trajectory: TrajectoryReader, block: str, columns: Any, start: int, stop: int) -> Array:  # noqa: ANN401
+def _read_part(trajectory: Any, block: str, columns: Any, start: int, stop: int) -> Array:
     part: Array = trajectory.read(block, columns, slice(start, stop))
     return part

@@ -257,7 +257,11 @@ class Pipeline:
     @property
     def raw(self) -> bool:
         """Whether the stored payload is the memory of the rows, but for the checksum."""
-        return not self.codecs and self.dtype != "string" and (self.endian == "little" or self.numpy_dtype.itemsize == 1)
+        return (
+            not self.codecs
+            and self.dtype != "string"
+            and (self.endian == "little" or self.numpy_dtype.itemsize == 1)
+        )
 
     def encode(self, rows: Array) -> list[Buffer]:
         """Encode the rows of a whole chunk; the pieces are to be written one after the other."""
@@ -447,6 +451,6 @@ def _bytes_codec(name: str, config: dict[str, Any]) -> BytesCodec | None:
     if name == "zstd" and isinstance(level, int):
         return Zstd(min(max(level, -7), 22), bool(config.get("checksum", False)))
     size = config.get("elementsize")
-    if name == "numcodecs.shuffle" and isinstance(size, int) and 0 < size <= 16:  # noqa: PLR2004 - complex128
+    if name == "numcodecs.shuffle" and isinstance(size, int) and 0 < size <= 16:
         return Shuffle(size)
     return None

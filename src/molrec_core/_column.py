@@ -20,7 +20,7 @@ from molrec_core._codecs import Buffer
 from molrec_core._dtypes import COLUMN_DTYPES
 from molrec_core._node import Layout, array_document, spell
 from molrec_core._shard import EMPTY, ENTRY_BYTES, empty_index, encode_index, index_bytes
-from molrec_core._store import DirectoryStore, ZARR_JSON, join
+from molrec_core._store import ZARR_JSON, DirectoryStore, join
 
 Array = np.ndarray[Any, Any]
 Entry = tuple[int, int]
@@ -168,7 +168,9 @@ class GrowingArray:
         self._document = document
         self._buffer = np.empty((layout.chunk_rows, *self.trailing), self.numpy_dtype)
 
-    def restore(self, rows: int, stored_rows: int, kept: Array, shards: dict[int, Shard], previous: int) -> None:
+    def restore(
+        self, rows: int, stored_rows: int, kept: Array, shards: dict[int, Shard], previous: int
+    ) -> None:
         """Take up an array that is on disk: `kept` are its rows from the tail chunk or the last update on."""
         self.rows = self.durable_rows = rows
         self.stored_rows = stored_rows
@@ -248,7 +250,12 @@ class GrowingArray:
             key = join(self.key, self.layout.object_key(number, 1 + len(self.trailing)))
             n_chunks = self.layout.chunks_per_shard
             shard = Shard(key, empty_index(n_chunks), index_bytes(n_chunks))
-            self.store.write(key, 0, [encode_index(shard.entries)])
+            index = encode_index(shard.entries)
+            if number * n_chunks * self.layout.chunk_rows < self.durable_rows:
+                # Durable rows that are all fill lie in a shard without a file; half a file would hide them.
+                self.store.replace(key, index)
+            else:
+                self.store.write(key, 0, [index])
             self._touched.add(key)
             self._shards[number] = shard
         return shard
@@ -335,7 +342,9 @@ def land(arrays: Iterable[GrowingArray], *, tails: bool = False) -> None:
         array, first = jobs[at][0], at
         while at < len(jobs) and jobs[at][0] is array:
             at += 1
-        array.write_chunks([(chunk, pieces) for (_, chunk, _), pieces in zip(jobs[first:at], encoded[first:at], strict=True)])
+        array.write_chunks(
+            [(chunk, pieces) for (_, chunk, _), pieces in zip(jobs[first:at], encoded[first:at], strict=True)]
+        )
 
 
 def _encode(job: tuple[GrowingArray, int, Array]) -> list[Buffer] | None:

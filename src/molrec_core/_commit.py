@@ -15,7 +15,8 @@ from pathlib import Path
 from time import monotonic
 
 from molrec_core._column import GrowingArray, Pending
-from molrec_core._store import DirectoryStore, remove_file, replace_path, sync_path
+from molrec_core._paths import remove_file, replace_path
+from molrec_core._store import DirectoryStore, sync_path
 from molrec_core.errors import CommitError
 
 Document = tuple[str, bytes]
@@ -120,6 +121,12 @@ def _sync_entry(store: DirectoryStore, key: str, known: set[str]) -> None:
             break
         key = key.rpartition("/")[0]
         store.sync_directory(key)
+
+
+def settle(store: DirectoryStore, key: str, known: set[str]) -> None:
+    """Make an object that was written to, and the directory entries above it, durable."""
+    store.sync_file(key)
+    _sync_entry(store, key, known)
 
 
 def create(store: DirectoryStore, documents: Sequence[Document], known: set[str]) -> None:

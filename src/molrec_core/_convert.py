@@ -132,7 +132,9 @@ def find_adapter(path: str | os.PathLike[str], way: str, name: str | None = None
             raise RecordError(msg, kind="no_adapter")
         return found[name]
     lowered = os.fspath(path).lower()
-    fitting = [a for a in found.values() if any(lowered.endswith(f".{s.lstrip('.')}") for s in getattr(a, way))]
+    fitting = [
+        a for a in found.values() if any(lowered.endswith(f".{s.lstrip('.')}") for s in getattr(a, way))
+    ]
     if not fitting:
         missing = [f"{p.name} ({p.error})" for p in plugins.plugins() if p.error]
         hint = f"; not available: {', '.join(missing)}" if missing else ""
@@ -141,7 +143,9 @@ def find_adapter(path: str | os.PathLike[str], way: str, name: str | None = None
     return fitting[0]
 
 
-def _write_source(source: Source, target: Path, options: Options, begin: Callable[[int | None], Progress]) -> None:
+def _write_source(
+    source: Source, target: Path, options: Options, begin: Callable[[int | None], Progress]
+) -> None:
     tick = begin(source.n_frames)
     schema = source.schema
     if options.blocks is not None and schema is not None:
@@ -173,14 +177,19 @@ def _pick(frame: Frame, blocks: Sequence[str] | None) -> Frame:
     if blocks is None:
         return frame
     return Frame(
-        {name: frame[name] for name in frame if name in blocks}, box=frame.box, meta=frame.meta, meta_tags=frame.meta_tags
+        {name: frame[name] for name in frame if name in blocks},
+        box=frame.box,
+        meta=frame.meta,
+        meta_tags=frame.meta_tags,
     )
 
 
 def _only(schema: SequenceSchema, blocks: Sequence[str]) -> SequenceSchema:
     unknown = [name for name in blocks if name not in schema.blocks]
     if unknown:
-        raise SchemaError.one("trajectory", "undeclared_block", f"no blocks {unknown}; there are {list(schema.blocks)}")
+        raise SchemaError.one(
+            "trajectory", "undeclared_block", f"no blocks {unknown}; there are {list(schema.blocks)}"
+        )
     kept = schema.copy()
     kept.blocks = {name: spec for name, spec in kept.blocks.items() if name in blocks}
     return kept
@@ -195,7 +204,10 @@ def _rewrite(
         try:
             declared = set()
             if "trajectory" in record:
-                declared = {f"trajectory/{name}" for name in (*record.trajectory.schema.blocks, "meta", "step", "time", "box")}
+                declared = {
+                    f"trajectory/{name}"
+                    for name in (*record.trajectory.schema.blocks, "meta", "step", "time", "box")
+                }
             copy_tree(record.store, root.store, skip=declared | {"trajectory/zarr.json"})
             if "trajectory" in record:
                 _rewrite_trajectory(record, record.trajectory, root, options, begin)
@@ -209,7 +221,11 @@ def _rewrite(
 
 
 def _rewrite_trajectory(
-    record: Record, reader: TrajectoryReader, root: Root, options: Options, begin: Callable[[int | None], Progress]
+    record: Record,
+    reader: TrajectoryReader,
+    root: Root,
+    options: Options,
+    begin: Callable[[int | None], Progress],
 ) -> None:
     schema = reader.schema if options.blocks is None else _only(reader.schema, options.blocks)
     schema = schema.copy()
@@ -222,7 +238,12 @@ def _rewrite_trajectory(
         schema.frame_rows[name] = max(0, int(counts.max())) if len(counts) else 0
     sections = {name: record.get(name) for name in ("frame", "system") if name in record}
     writer = TrajectoryWriter.over(
-        root, sections, schema, precision=options.precision, compression=options.compression, carry=record.store
+        root,
+        sections,
+        schema,
+        precision=options.precision,
+        compression=options.compression,
+        carry=record.store,
     )
     view = reader[options.frames]
     tick = begin(len(view))
@@ -249,4 +270,3 @@ def parse_precision(items: Sequence[str]) -> dict[str, float] | float | None:
         for column in [name] if found else ["x", "y", "z"]:
             values[column if "." in column else f"atoms.{column}"] = value
     return values or None
-

@@ -116,7 +116,9 @@ def checked_step_index(stored: Array, nstep: int, loc: str) -> Array:
     if n_updates > 1 and not (prefix[1:] > prefix[:-1]).all():
         bad = int(np.argmin(prefix[1:] > prefix[:-1])) + 1
         raise refuse(
-            loc, "step_index", f"entry {bad} is {prefix[bad]} after {prefix[bad - 1]}; ordinals ascend strictly"
+            loc,
+            "step_index",
+            f"entry {bad} is {prefix[bad]} after {prefix[bad - 1]}; ordinals ascend strictly",
         )
     return prefix
 
@@ -135,7 +137,9 @@ def checked_offset(stored: Array, n_updates: int, loc: str) -> Array:
         ``offset``: shorter than n_updates + 1, not starting at 0, or decreasing (C09 to C11).
     """
     if len(stored) < n_updates + 1:
-        raise refuse(loc, "offset", f"{len(stored)} entries for {n_updates} updates; {n_updates + 1} are expected")
+        raise refuse(
+            loc, "offset", f"{len(stored)} entries for {n_updates} updates; {n_updates + 1} are expected"
+        )
     if n_updates == 0:
         return ABSENT.offset
     offset = stored[: n_updates + 1]
@@ -144,8 +148,10 @@ def checked_offset(stored: Array, n_updates: int, loc: str) -> Array:
     # Compared, not subtracted: an unsigned difference would wrap.
     if not (offset[1:] >= offset[:-1]).all():
         bad = int(np.argmin(offset[1:] >= offset[:-1])) + 1
-        raise refuse(loc, "offset", f"entry {bad} is {offset[bad]} after {offset[bad - 1]}; offsets never decrease")
-    if offset[-1] >= 2**62:  # noqa: PLR2004 - far past any array, and safe in int64
+        raise refuse(
+            loc, "offset", f"entry {bad} is {offset[bad]} after {offset[bad - 1]}; offsets never decrease"
+        )
+    if offset[-1] >= 2**62:
         raise refuse(loc, "offset", f"the last entry is {offset[-1]}, more rows than any array holds")
     return offset.astype(np.int64)
 

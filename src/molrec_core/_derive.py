@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from molrec_core._dtypes import RESERVED_BLOCKS, RESERVED_COLUMNS, TAGS, refuse
-from molrec_core._group import VALIDITY, check_column, child_nodes, get_node
+from molrec_core._fixed import child_nodes, get_node
+from molrec_core._group import VALIDITY, check_column
 from molrec_core._node import ArrayNode, GroupNode
 from molrec_core._schema import SequenceSchema, read_structural_shape
 from molrec_core._store import Store, join
@@ -32,7 +33,9 @@ def derive_schema(store: Store, nstep: int) -> SequenceSchema:
             tag = node.attributes.get("meta_dtype")
             if isinstance(node, ArrayNode) and nstep:
                 if tag not in TAGS:
-                    raise refuse(f"{KEY}/meta/{key}", "meta_dtype", f"meta_dtype is {tag!r}; one of the sixteen tags")
+                    raise refuse(
+                        f"{KEY}/meta/{key}", "meta_dtype", f"meta_dtype is {tag!r}; one of the sixteen tags"
+                    )
                 schema.declare_meta(key, str(tag))
     except SchemaError as error:
         raise FormatError(error.problems) from None
@@ -51,7 +54,9 @@ def _derive_block(store: Store, schema: SequenceSchema, name: str, node: GroupNo
         place = join(key, column)
         check_column(place, column, child)
         if not child.shape:
-            raise refuse(place, "schema_mismatch", "a column has a leading row axis; a single value is stored")
+            raise refuse(
+                place, "schema_mismatch", "a column has a leading row axis; a single value is stored"
+            )
         schema.declare_column(name, column, str(child.dtype), child.trailing, nullable=column in masked)
     shape = node.attributes.get("structural_shape")
     if shape is not None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from molrec_core._frame import Block, Box, Frame
+from molrec_core._box import Box
+from molrec_core._frame import Block, Frame
 from molrec_core._record import Record, open_record
 from molrec_core._trajectory_reader import TrajectoryReader
 from molrec_core._typedjson import same
@@ -30,8 +31,8 @@ class Difference:
 
 
 def diff(
-    left: Any,  # noqa: ANN401 - a path or store
-    right: Any,  # noqa: ANN401 - a path or store
+    left: Any,
+    right: Any,
     *,
     tolerance: float = 0.0,
     progress: Callable[[int], None] | None = None,
@@ -57,7 +58,9 @@ def diff(
 
 
 class _Comparison:
-    def __init__(self, a: Record, b: Record, tolerance: float, progress: Callable[[int], None] | None) -> None:
+    def __init__(
+        self, a: Record, b: Record, tolerance: float, progress: Callable[[int], None] | None
+    ) -> None:
         self.a, self.b = a, b
         self.tolerance = tolerance
         self.progress = progress
@@ -95,7 +98,7 @@ class _Comparison:
                 return Difference(f"{loc}/{key}", f"{left[key]!r} and {right[key]!r}")
         return None
 
-    def _close(self, left: Any, right: Any) -> bool:  # noqa: ANN401 - the value of any tag
+    def _close(self, left: Any, right: Any) -> bool:
         if same(left, right):
             return True
         if self.tolerance and isinstance(left, float) and isinstance(right, float):
@@ -111,7 +114,11 @@ class _Comparison:
         for name, a, b in (("step", left.steps, right.steps), ("time", left.times, right.times)):
             if (a is None) != (b is None):
                 return Difference(f"trajectory/{name}", "only one of the records has times")
-            if a is not None and b is not None and (at := _where(a, b, self.tolerance if name == "time" else 0.0)):
+            if (
+                a is not None
+                and b is not None
+                and (at := _where(a, b, self.tolerance if name == "time" else 0.0))
+            ):
                 return Difference(f"trajectory/{name}", f"frame {at[0]}: {a[at]} and {b[at]}")
         for ordinal in range(len(left)):
             found = self._frame(left[ordinal], right[ordinal], f"trajectory, frame {ordinal}")
@@ -124,7 +131,9 @@ class _Comparison:
     def _frame(self, left: Frame, right: Frame, loc: str) -> Difference | None:
         for name in dict.fromkeys((*left, *right)):
             if name not in left or name not in right:
-                return Difference(f"{loc}/{name}", f"the block is only in {(self.a if name in left else self.b).path}")
+                return Difference(
+                    f"{loc}/{name}", f"the block is only in {(self.a if name in left else self.b).path}"
+                )
             found = self._block(left[name], right[name], f"{loc}/{name}")
             if found is not None:
                 return found
@@ -147,16 +156,22 @@ class _Comparison:
             return Difference(loc, f"{left.count} and {right.count} rows")
         for name in dict.fromkeys((*left, *right)):
             if name not in left or name not in right:
-                return Difference(f"{loc}/{name}", f"the column is only in {(self.a if name in left else self.b).path}")
+                return Difference(
+                    f"{loc}/{name}", f"the column is only in {(self.a if name in left else self.b).path}"
+                )
             a, b = left[name], right[name]
             if a.dtype != b.dtype or a.shape != b.shape:
-                return Difference(f"{loc}/{name}", f"{a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape}")
+                return Difference(
+                    f"{loc}/{name}", f"{a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape}"
+                )
             at = _where(a, b, self.tolerance)
             if at is not None:
                 return Difference(f"{loc}/{name}", f"row {at[0]}: {a[at]!s} and {b[at]!s}")
             masks = [block.validity.get(name, np.ones(block.count, np.bool_)) for block in (left, right)]
             if (masks[0] != masks[1]).any():
-                return Difference(f"{loc}/{name}", f"row {int(np.argmax(masks[0] != masks[1]))} is null in one of them")
+                return Difference(
+                    f"{loc}/{name}", f"row {int(np.argmax(masks[0] != masks[1]))} is null in one of them"
+                )
         return None
 
 
@@ -165,7 +180,9 @@ def _where(left: Array, right: Array, tolerance: float) -> tuple[int, ...] | Non
     if left.shape != right.shape:
         return (0,) * max(1, left.ndim)
     if left.dtype.kind in "fc":
-        equal = (left == right) & (np.signbit(left.real) == np.signbit(right.real)) | (left != left) & (right != right)  # noqa: PLR0124
+        equal = (left == right) & (np.signbit(left.real) == np.signbit(right.real)) | (left != left) & (
+            right != right
+        )  # noqa: PLR0124
         if tolerance:
             with np.errstate(invalid="ignore"):
                 equal |= np.abs(left - right) <= tolerance

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from molrec_core._typedjson import check_document
-from molrec_core.errors import Problems, SchemaError, UnsupportedVersionError, Problem
+from molrec_core.errors import Problem, Problems, SchemaError, UnsupportedVersionError
 
 VERSION_WRITTEN = 1
 VERSIONS_READ = (1, 2)
@@ -67,7 +67,9 @@ def checked_document(section: str, document: object) -> dict[str, Any]:
         All problems found.
     """
     if not isinstance(document, dict):
-        raise SchemaError.one(section, "document", f"a {type(document).__name__} was given; an object is expected")
+        raise SchemaError.one(
+            section, "document", f"a {type(document).__name__} was given; an object is expected"
+        )
     check_document(document, section)
     problems = Problems()
     check_section(section, document, problems)
@@ -87,17 +89,23 @@ def _check_meta(document: dict[str, Any], problems: Problems) -> None:
         problems.add("meta", "unsupported_version", problem)
     for key in ("creator", "author"):
         if key in document and not _has_name(document[key]):
-            problems.add(f"meta/{key}", "document", f"{key} is {document[key]!r}; an object with a string 'name'")
+            problems.add(
+                f"meta/{key}", "document", f"{key} is {document[key]!r}; an object with a string 'name'"
+            )
     _check_times(document, "meta", ("created_at",), problems)
     for key in ("record_id", "content_hash"):
         if key in document and not isinstance(document[key], str):
             problems.add(f"meta/{key}", "document", f"{key} is {document[key]!r}; a string is expected")
     modules = document.get("modules", {})
-    entries = modules.items() if isinstance(modules, dict) else enumerate(modules if isinstance(modules, list) else [None])
+    entries = (
+        modules.items()
+        if isinstance(modules, dict)
+        else enumerate(modules if isinstance(modules, list) else [None])
+    )
     for name, entry in entries:
         version = entry.get("version") if isinstance(entry, dict) else None
         whole = isinstance(version, list) and all(type(n) is int for n in version)
-        if not whole or len(version or []) != 2:  # noqa: PLR2004 - major and minor
+        if not whole or len(version or []) != 2:
             problems.add(f"meta/modules/{name}", "document", "a module states 'version' as two integers")
 
 
@@ -109,7 +117,9 @@ def _check_times(document: dict[str, Any], loc: str, keys: tuple[str, ...], prob
     for key in keys:
         if key in document and not is_timestamp(document[key]):
             problems.add(
-                f"{loc}/{key}", "timestamp", f"{key} is {document[key]!r}; RFC 3339 with a T and an offset is expected"
+                f"{loc}/{key}",
+                "timestamp",
+                f"{key} is {document[key]!r}; RFC 3339 with a T and an offset is expected",
             )
 
 
@@ -133,7 +143,9 @@ def _check_status(document: dict[str, Any], problems: Problems) -> None:
             problems.add(f"status/{key}", "document", f"{key} is {document[key]!r}; a string is expected")
     for key in ("epoch", "global_step"):
         if key in document and (type(document[key]) is not int or document[key] < 0):
-            problems.add(f"status/{key}", "document", f"{key} is {document[key]!r}; an integer >= 0 is expected")
+            problems.add(
+                f"status/{key}", "document", f"{key} is {document[key]!r}; an integer >= 0 is expected"
+            )
     progress = document.get("progress", {})
     numbers = isinstance(progress, dict) and all(
         isinstance(v, int | float) and not isinstance(v, bool) for v in progress.values()

@@ -224,7 +224,9 @@ def tag_of(value: object, loc: str) -> str:
         tag = _TAG_OF_ARRAY.get((element or "", width)) if width or value.ndim == 0 else None
         if tag is None:
             raise SchemaError.one(
-                loc, "meta_value", f"no meta tag holds dtype {value.dtype} of shape {value.shape}; use a column or json"
+                loc,
+                "meta_value",
+                f"no meta tag holds dtype {value.dtype} of shape {value.shape}; use a column or json",
             )
         return tag
     if isinstance(value, bool):

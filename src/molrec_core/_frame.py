@@ -1,4 +1,4 @@
-"""The values of a record: :class:`Frame`, :class:`Block` and :class:`Box`.
+"""The values of a record: :class:`Frame` and :class:`Block`; the cell is in :mod:`molrec_core._box`.
 
 A frame is a mapping of blocks with a cell and a typed meta document; a block is a
 mapping of columns that share one row count; a box holds lattice vectors as columns.
@@ -12,94 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from molrec_core._box import Box
 from molrec_core._dtypes import TAGS, as_column, name_problem, precision_problem, tag_of
 from molrec_core._typedjson import coerce, same
 from molrec_core.errors import SchemaError
 
 Array = np.ndarray[Any, Any]
-
-
-class Box:
-    """A simulation cell.
-
-    Parameters
-    ----------
-    vectors : (3, 3) array_like of float64, record length units
-        Lattice vectors as COLUMNS: ``vectors[:, 0]`` is the first one.
-    origin : (3,) array_like of float64, record length units, optional
-        Lower corner; zeros by default.
-    boundary : (3,) array_like of bool, optional
-        Periodic flags per axis; all true by default, all false for an undefined cell.
-    cell_defined : bool
-        False for an origin without a cell; `vectors` then read as the identity.
-
-    Raises
-    ------
-    SchemaError
-        Wrong shapes or dtypes, or an undefined cell that is periodic (checklist B07, B09).
-    """
-
-    __slots__ = ("boundary", "cell_defined", "origin", "vectors")
-
-    vectors: Array
-    origin: Array
-    boundary: Array
-    cell_defined: bool
-
-    def __init__(
-        self, vectors: object, *, origin: object = None, boundary: object = None, cell_defined: bool = True
-    ) -> None:
-        if not isinstance(cell_defined, bool | np.bool_):
-            raise SchemaError.one("box", "cell_defined", f"cell_defined is {cell_defined!r}; true or false is expected")
-        self.cell_defined = bool(cell_defined)
-        given = _box_array("vectors", vectors, (3, 3), np.float64)
-        self.vectors = given if self.cell_defined else np.eye(3)
-        self.origin = np.zeros(3) if origin is None else _box_array("origin", origin, (3,), np.float64)
-        if boundary is None:
-            self.boundary = np.full(3, self.cell_defined)
-        else:
-            self.boundary = _box_array("boundary", boundary, (3,), np.bool_)
-        if not self.cell_defined and self.boundary.any():
-            raise SchemaError.one(
-                "box", "undefined_cell_periodic", f"an undefined cell is periodic on no axis; boundary is {boundary!r}"
-            )
-
-    def same(self, other: object) -> bool:
-        """Whether `other` is bit for bit this cell."""
-        return (
-            isinstance(other, Box)
-            and self.cell_defined == other.cell_defined
-            and self.vectors.tobytes() == other.vectors.tobytes()
-            and self.origin.tobytes() == other.origin.tobytes()
-            and self.boundary.tobytes() == other.boundary.tobytes()
-        )
-
-    def __eq__(self, other: object) -> bool:
-        """Compare cells bit for bit."""
-        return self.same(other) if isinstance(other, Box) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]  # arrays are mutable
-
-    def __repr__(self) -> str:
-        """Return lengths of the lattice vectors and the periodic flags."""
-        if not self.cell_defined:
-            return f"Box(undefined, origin={self.origin.tolist()})"
-        lengths = " x ".join(f"{x:g}" for x in np.linalg.norm(self.vectors, axis=0))
-        axes = "".join("xyz"[i] for i in range(3) if self.boundary[i]) or "none"
-        return f"Box({lengths}, periodic: {axes})"
-
-
-def _box_array(what: str, values: object, shape: tuple[int, ...], dtype: type) -> Array:
-    array = np.asarray(values)
-    allowed = "b" if dtype is np.bool_ else "iuf"
-    narrow = array.dtype.kind == "f" and array.dtype.itemsize != np.dtype(np.float64).itemsize
-    if array.shape != shape or array.dtype.kind not in allowed or narrow:
-        raise SchemaError.one(
-            "box",
-            "box_shape",
-            f"{what} is {array.dtype} of shape {array.shape}; {np.dtype(dtype)} of shape {shape} is expected",
-        )
-    return np.array(array, dtype=dtype, order="C")
 
 
 class Block(Mapping[str, Array]):
@@ -156,7 +74,9 @@ class Block(Mapping[str, Array]):
                 raise SchemaError.one(str(name), "bad_name", problem)
             array = as_column(values, name, name)
             if array.ndim == 0:
-                raise SchemaError.one(name, "column_shape", "a column needs a leading row axis; found a single value")
+                raise SchemaError.one(
+                    name, "column_shape", "a column needs a leading row axis; found a single value"
+                )
             if count is None:
                 count = array.shape[0]
             elif array.shape[0] != count:
@@ -275,13 +195,17 @@ def _structural_shape(shape: object, count: int) -> tuple[int, ...] | None:
         return None
     items = list(shape) if isinstance(shape, list | tuple | np.ndarray) else [shape]
     if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 for n in items):
-        raise SchemaError.one("", "structural_shape", f"structural_shape is {shape!r}; integers >= 0 are expected")
+        raise SchemaError.one(
+            "", "structural_shape", f"structural_shape is {shape!r}; integers >= 0 are expected"
+        )
     product = 1
     for n in items:
         product *= int(n)
     if product != count:
         raise SchemaError.one(
-            "", "structural_shape", f"structural_shape {shape!r} holds {product} rows where the block has {count}"
+            "",
+            "structural_shape",
+            f"structural_shape {shape!r} holds {product} rows where the block has {count}",
         )
     return tuple(int(n) for n in items)
 
@@ -338,7 +262,9 @@ class Frame(Mapping[str, Block]):
     def _set_meta(self, meta: Mapping[str, Any], tags: Mapping[str, str]) -> None:
         for key in tags:
             if key not in meta:
-                raise SchemaError.one(f"meta/{key}", "meta_tag", "a tag is given for a key the document does not have")
+                raise SchemaError.one(
+                    f"meta/{key}", "meta_tag", "a tag is given for a key the document does not have"
+                )
             if tags[key] not in TAGS:
                 raise SchemaError.one(f"meta/{key}", "meta_tag", f"{tags[key]!r} is none of the meta tags")
         for key, value in meta.items():

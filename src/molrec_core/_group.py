@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from molrec_core._array import open_array
-from molrec_core._codecs import pipeline_for
-from molrec_core._column import is_fill
+from molrec_core._box import Box
+from molrec_core._change import rounded
 from molrec_core._dtypes import (
     COLUMN_DTYPES,
     TAGS,
@@ -24,13 +24,11 @@ from molrec_core._dtypes import (
     precision_problem,
     refuse,
 )
-from molrec_core._change import rounded
-from molrec_core._extents import fixed_extents, row_bytes
-from molrec_core._frame import Block, Box, Frame
-from molrec_core._node import ArrayNode, GroupNode, Layout, array_document, group_document, parse_node, spell
-from molrec_core._schema import read_structural_shape, read_targets, target_problem
+from molrec_core._fixed import child_nodes, get_array, write_array
+from molrec_core._frame import Block, Frame
 from molrec_core._links import Sections, check_targets
-from molrec_core._shard import EMPTY, empty_index, encode_index
+from molrec_core._node import ArrayNode, GroupNode, group_document
+from molrec_core._schema import read_structural_shape, read_targets, target_problem
 from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
 from molrec_core._typedjson import decode, encode, infer
 from molrec_core.errors import FormatError, Problems, SchemaError
@@ -39,110 +37,6 @@ Array = np.ndarray[Any, Any]
 META_TYPES = "_meta_types"
 VALIDITY = "_validity"
 _OWN_ATTRIBUTES = frozenset({"count", "structural_shape", "targets"})
-
-
-# -- nodes
-
-
-def get_node(store: Store, key: str) -> ArrayNode | GroupNode | None:
-    """Return the node at `key`; None when there is none."""
-    data = store.get(join(key, ZARR_JSON))
-    return None if data is None else parse_node(data, key)
-
-
-def get_group(store: Store, key: str) -> GroupNode | None:
-    """Return the group at `key`; None when there is none.
-
-    Raises
-    ------
-    FormatError
-        ``node_type``: there is an array.
-    """
-    node = get_node(store, key)
-    if isinstance(node, ArrayNode):
-        raise refuse(key, "node_type", "an array is stored where a group is expected")
-    return node
-
-
-def get_array(store: Store, key: str) -> ArrayNode | None:
-    """Return the array at `key`; None when there is none.
-
-    Raises
-    ------
-    FormatError
-        ``node_type``: there is a group.
-    """
-    node = get_node(store, key)
-    if isinstance(node, GroupNode):
-        raise refuse(key, "node_type", "a group is stored where an array is expected")
-    return node
-
-
-def child_nodes(store: Store, key: str) -> dict[str, ArrayNode | GroupNode]:
-    """Return the nodes right below `key`; directories without a ``zarr.json`` are no nodes."""
-    found = {}
-    for name in store.children(key)[0]:
-        node = get_node(store, join(key, name))
-        if node is not None:
-            found[name] = node
-    return found
-
-
-# -- fixed-size arrays
-
-
-def write_array(
-    store: DirectoryStore, key: str, values: Array, *, precision: float | None = None, attributes: Any = None
-) -> None:
-    """Write a fixed-size array of any column dtype and shape, with the reference extents (H11, H12)."""
-    dtype = dtype_name(values.dtype)
-    if dtype is None:
-        raise SchemaError.one(key, "dtype", f"dtype {values.dtype} is none of the column dtypes")
-    shape = values.shape
-    values = np.ascontiguousarray(values, COLUMN_DTYPES[dtype][0]).reshape(shape)
-    trailing = shape[1:]
-    pipeline = pipeline_for(dtype, trailing, precision=precision is not None)
-    rows = shape[0] if shape else 1
-    if dtype == "string" or not shape or values.size == 0:
-        chunk, shard = max(rows, 1), 0
-    else:
-        chunk, shard = fixed_extents(rows, row_bytes(dtype, trailing))
-    layout = Layout(chunk, shard // chunk, pipeline, index_at_start=False)
-    store.mkdir(key)
-    if values.size:
-        _write_chunks(store, key, values.reshape(rows, *trailing), layout, len(shape))
-    document = array_document(dtype, shape, layout, key, attributes)
-    store.replace(join(key, ZARR_JSON), spell(document, key))
-
-
-def _write_chunks(store: DirectoryStore, key: str, values: Array, layout: Layout, ndim: int) -> None:
-    rows = layout.chunk_rows
-    shard: list[Any] = []
-    entries = empty_index(layout.chunks_per_shard)
-    at = 0
-    for chunk in range(-(-len(values) // rows)):
-        part = values[chunk * rows : (chunk + 1) * rows]
-        if is_fill(part):
-            continue
-        if len(part) < rows:
-            padded = np.zeros((rows, *part.shape[1:]), part.dtype)
-            padded[: len(part)] = part
-            part = padded
-        pieces = layout.pipeline.encode(part)
-        if not layout.chunks_per_shard:
-            name = join(key, layout.object_key(chunk, ndim))
-            store.create(name, b"".join(bytes(piece) for piece in pieces))
-            store.sync_file(name)
-            continue
-        length = sum(memoryview(piece).nbytes for piece in pieces)
-        entries[chunk] = (at, length)
-        at += length
-        shard += pieces
-    if (entries != EMPTY).any():
-        name = join(key, layout.object_key(0, ndim))
-        store.write(name, 0, [*shard, encode_index(entries)])
-        store.sync_file(name)
-        store.release(name)
 
 
 # -- the cell
@@ -222,7 +116,9 @@ def check_frame(frame: Frame, key: str) -> None:
         Reserved names, canonical keys at another dtype, malformed targets.
     """
     if "box" in frame:
-        raise SchemaError.one(join(key, "box"), "reserved_name", "a block named 'box' is refused: it is the cell's name")
+        raise SchemaError.one(
+            join(key, "box"), "reserved_name", "a block named 'box' is refused: it is the cell's name"
+        )
     if META_TYPES in frame.meta:
         raise SchemaError.one(key, "reserved_name", f"{META_TYPES!r} is not a meta key")
     for name, block in frame.items():
@@ -241,7 +137,9 @@ def _check_block(block: Block, loc: str) -> None:
         if problem:
             raise SchemaError.one(join(loc, column), "target_spelling", problem)
         if column not in block:
-            raise SchemaError.one(join(loc, column), "target_column", "targets name a column the block does not have")
+            raise SchemaError.one(
+                join(loc, column), "target_column", "targets name a column the block does not have"
+            )
         if block[column].dtype != np.uint64 or block[column].ndim != 1:
             raise SchemaError.one(join(loc, column), "target_dtype", "a row reference is u64, one per row")
     if clash := sorted(_OWN_ATTRIBUTES & block.attributes.keys()):
@@ -249,7 +147,12 @@ def _check_block(block: Block, loc: str) -> None:
 
 
 def write_frame(
-    store: DirectoryStore, key: str, frame: Frame, *, sections: Mapping[str, Frame], document: dict[str, Any] | None = None
+    store: DirectoryStore,
+    key: str,
+    frame: Frame,
+    *,
+    sections: Mapping[str, Frame],
+    document: dict[str, Any] | None = None,
 ) -> None:
     """Write a frame-shaped group; its own document comes last.
 
@@ -326,9 +229,9 @@ def read_frame(
         problem = name_problem(name, "block")
         try:
             if problem:
-                raise refuse(place, "bad_name", problem)  # noqa: TRY301 - one handler collects all
+                raise refuse(place, "bad_name", problem)
             if isinstance(child, ArrayNode):
-                raise refuse(place, "node_type", "an array is stored where a block is expected")  # noqa: TRY301
+                raise refuse(place, "node_type", "an array is stored where a block is expected")
             if name == "box":
                 box = read_box(store, place, child)
             else:
@@ -337,7 +240,7 @@ def read_frame(
             problems.found.extend(error.problems)
     meta, tags = ({}, {}) if plain else read_meta(node.attributes, key, problems)
     problems.raise_errors()
-    frame = Frame._trusted(blocks, box, meta, tags)  # noqa: SLF001 - the parts are checked
+    frame = Frame._trusted(blocks, box, meta, tags)
     try:
         check_targets(frame, key, Sections(sections, {key: frame}))
     except SchemaError as error:
@@ -372,12 +275,16 @@ def read_block(store: Store, key: str, node: GroupNode) -> Block:
             precision[name] = read_precision(child.attributes["precision"], child.dtype or "", place)
     for name in masks:
         if name not in columns:
-            raise refuse(join(key, VALIDITY, name), "mask_without_column", "a mask names no column of the block")
+            raise refuse(
+                join(key, VALIDITY, name), "mask_without_column", "a mask names no column of the block"
+            )
     shape = node.attributes.get("structural_shape")
     structural = None if shape is None else read_structural_shape(shape, key)
     if structural is not None and int(np.prod(structural, dtype=object)) != count:
-        raise refuse(key, "structural_shape", f"structural_shape {list(structural)} does not hold {count} rows")
-    block = Block._trusted(columns, count, {n: m for n, m in masks.items() if not m.all()}, structural)  # noqa: SLF001
+        raise refuse(
+            key, "structural_shape", f"structural_shape {list(structural)} does not hold {count} rows"
+        )
+    block = Block._trusted(columns, count, {n: m for n, m in masks.items() if not m.all()}, structural)
     block.precision = precision
     if "targets" in node.attributes:
         block.targets = _read_targets(node.attributes["targets"], columns, key)
@@ -397,7 +304,9 @@ def read_column(store: Store, key: str, name: str, node: ArrayNode, count: int) 
     """Read a column of `count` rows, checking dtype, canonical key and length."""
     check_column(key, name, node)
     if not node.shape or node.shape[0] != count:
-        raise refuse(key, "row_count_mismatch", f"shape {list(node.shape)} where the block counts {count} rows")
+        raise refuse(
+            key, "row_count_mismatch", f"shape {list(node.shape)} where the block counts {count} rows"
+        )
     return open_array(store, key, node).all()
 
 
@@ -407,7 +316,11 @@ def check_column(key: str, name: str, node: ArrayNode) -> None:
     if problem:
         raise refuse(key, "bad_name", problem)
     if node.dtype is None:
-        raise refuse(key, "data_type", f"data type {node.data_type!r} is none of the column data types; it is not widened")
+        raise refuse(
+            key,
+            "data_type",
+            f"data type {node.data_type!r} is none of the column data types; it is not widened",
+        )
     problem = canonical_problem(name, node.dtype, node.shape[1:])
     if problem:
         raise refuse(key, "canonical_dtype", problem)
@@ -446,11 +359,15 @@ def _read_targets(value: object, columns: dict[str, Array], key: str) -> dict[st
         if column not in columns:
             raise refuse(loc, "target_column", "targets name a column the block does not have")
         if columns[column].dtype != np.uint64 or columns[column].ndim != 1:
-            raise refuse(loc, "target_dtype", f"a row reference is u64, one per row; found {columns[column].dtype}")
+            raise refuse(
+                loc, "target_dtype", f"a row reference is u64, one per row; found {columns[column].dtype}"
+            )
     return targets
 
 
-def read_meta(attributes: dict[str, Any], key: str, problems: Problems) -> tuple[dict[str, Any], dict[str, str]]:
+def read_meta(
+    attributes: dict[str, Any], key: str, problems: Problems
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Read a typed meta document: tagged keys under their tag, the others by inference (M06 to M14)."""
     types = attributes.get(META_TYPES, {})
     if not isinstance(types, dict):

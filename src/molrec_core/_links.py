@@ -49,7 +49,9 @@ def check_reference(highest: int, rows: int | None, target: str, loc: str, *, kn
     if rows is None or rows < 0:
         raise SchemaError.one(loc, "target_missing_block", f"rows refer to {target!r}, which is not there")
     if highest >= rows:
-        raise SchemaError.one(loc, "target_out_of_range", f"row {highest} of {target!r}, which has {rows} rows")
+        raise SchemaError.one(
+            loc, "target_out_of_range", f"row {highest} of {target!r}, which has {rows} rows"
+        )
 
 
 def check_aligned(rows: int | None, target_rows: int | None, target: str, loc: str) -> None:
@@ -63,9 +65,13 @@ def check_aligned(rows: int | None, target_rows: int | None, target: str, loc: s
     if rows is None or rows == target_rows:
         return
     if target_rows is None:
-        raise SchemaError.one(loc, "aligned_target_absent", f"{rows} rows while the target {target!r} is absent")
+        raise SchemaError.one(
+            loc, "aligned_target_absent", f"{rows} rows while the target {target!r} is absent"
+        )
     raise SchemaError.one(
-        loc, "aligned_count", f"{rows} rows beside {target_rows} of {target!r}; an aligned block is restated with its target"
+        loc,
+        "aligned_count",
+        f"{rows} rows beside {target_rows} of {target!r}; an aligned block is restated with its target",
     )
 
 
@@ -82,7 +88,9 @@ def check_against_system(block: Block, system: Block, loc: str) -> None:
             loc, "system_rows", f"{block.count} rows where the system block of that name has {system.count}"
         )
     if "id" in block and "id" in system and not np.array_equal(block["id"], system["id"]):
-        raise SchemaError.one(f"{loc}/id", "system_id", "the ids differ from those of the system block, row for row")
+        raise SchemaError.one(
+            f"{loc}/id", "system_id", "the ids differ from those of the system block, row for row"
+        )
 
 
 def check_targets(frame: Frame, key: str, sections: Mapping[str, Frame]) -> None:
@@ -102,11 +110,13 @@ def check_targets(frame: Frame, key: str, sections: Mapping[str, Frame]) -> None
 class Sections(dict[str, Frame]):
     """Frame-shaped sections by name; those not at hand are looked up when a target names them."""
 
-    def __init__(self, find: Callable[[str], Frame | None], at_hand: Mapping[str, Frame] | None = None) -> None:
+    def __init__(
+        self, find: Callable[[str], Frame | None], at_hand: Mapping[str, Frame] | None = None
+    ) -> None:
         super().__init__(at_hand or {})
         self._find = find
 
-    def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - Frame or None
+    def get(self, name: str, default: Any = None) -> Any:
         """Return a section; None when the record does not have it."""
         return self[name] if name in self else self._find(name) or default
 
@@ -128,13 +138,20 @@ class Links:
     """The reader's side: checks resolved frames, each combination of updates once."""
 
     def __init__(
-        self, schema: SequenceSchema, blocks: Mapping[str, Resolvable], sections: Callable[[str], Frame | None]
+        self,
+        schema: SequenceSchema,
+        blocks: Mapping[str, Resolvable],
+        sections: Callable[[str], Frame | None],
     ) -> None:
         self._blocks = blocks
         self._sections = sections
-        self._aligned = [(name, spec.aligned_with) for name, spec in schema.blocks.items() if spec.aligned_with]
+        self._aligned = [
+            (name, spec.aligned_with) for name, spec in schema.blocks.items() if spec.aligned_with
+        ]
         self._targets = [
-            (name, column, target) for name, spec in schema.blocks.items() for column, target in spec.targets.items()
+            (name, column, target)
+            for name, spec in schema.blocks.items()
+            for column, target in spec.targets.items()
         ]
         system = sections("system")
         self._system = {} if system is None else {name: system[name] for name in blocks if name in system}
@@ -199,6 +216,9 @@ class Links:
         update = self._blocks[name].index.update_at(ordinal)
         held = self._highest.get((name, column))
         if held is None or held[0] != update:
-            held = self._highest[name, column] = (update, highest_row(self._blocks[name].update(update), column))
+            held = self._highest[name, column] = (
+                update,
+                highest_row(self._blocks[name].update(update), column),
+            )
         rows = self._rows(target, ordinal) if local else target_rows(Sections(self._sections), target)
         check_reference(held[1], rows, target, f"trajectory/{name}/{column}", known=local or rows is not None)

@@ -8,12 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from molrec_core._paths import is_directory, path_exists
 from molrec_core._root import spare
-from molrec_core._store import ZARR_JSON, DirectoryStore, Store, ZarrStore, is_directory, not_a_record, path_exists
+from molrec_core._store import ZARR_JSON, DirectoryStore, Store, not_a_record
+from molrec_core._zarrstore import ZarrStore
 from molrec_core._zipstore import ZipStore
 
 
-def locate(path: Any, storage_options: Mapping[str, Any] | None = None) -> Store:  # noqa: ANN401 - a path or store
+def locate(path: Any, storage_options: Mapping[str, Any] | None = None) -> Store:
     """Return the store that `path` names.
 
     Raises
@@ -57,13 +59,13 @@ def _local(path: Path) -> Store:
 def _remote(url: str, options: dict[str, Any]) -> Store:
     if url.endswith(".zip"):
         return ZipStore(url, partial(_open_remote, url, options))
-    from zarr.storage import FsspecStore  # noqa: PLC0415 - zarr and fsspec are imported only when needed
+    from zarr.storage import FsspecStore
 
     return ZarrStore(FsspecStore.from_url(url, storage_options=options, read_only=True), url)
 
 
 def _open_remote(url: str, options: dict[str, Any]) -> IO[bytes]:
-    import fsspec  # noqa: PLC0415 - an extra
+    import fsspec
 
     file: IO[bytes] = fsspec.open(url, "rb", **options).open()
     return file

@@ -121,7 +121,7 @@ def parse_node(data: bytes, loc: str) -> ArrayNode | GroupNode:
 def _parse(data: bytes) -> ArrayNode | GroupNode:
     # Columns of one block share their documents byte for byte, so most opens hit the cache.
     document = loads(data, "")
-    if not isinstance(document, dict) or document.get("zarr_format") != 3:  # noqa: PLR2004 - Zarr V3
+    if not isinstance(document, dict) or document.get("zarr_format") != 3:
         raise refuse("", "not_zarr", "zarr.json is not a Zarr V3 document (zarr_format 3)")
     attributes = document.get("attributes", {})
     if not isinstance(attributes, dict):
@@ -143,12 +143,18 @@ def _shape(value: object, what: str, least: int) -> tuple[int, ...]:
         raise refuse("", "array_shape", f"{what} is {value!r}; a list of integers is expected")
     for n in value:
         if isinstance(n, bool) or not isinstance(n, int) or not least <= n <= MAX_DIMENSION:
-            raise refuse("", "array_shape", f"{what} holds {n!r}; integers from {least} to 2**62 are expected")
+            raise refuse(
+                "", "array_shape", f"{what} holds {n!r}; integers from {least} to 2**62 are expected"
+            )
     return tuple(value)
 
 
 def _column_dtype(data_type: object) -> str | None:
-    if isinstance(data_type, dict) and data_type.keys() <= {"name", "configuration"} and not data_type.get("configuration"):
+    if (
+        isinstance(data_type, dict)
+        and data_type.keys() <= {"name", "configuration"}
+        and not data_type.get("configuration")
+    ):
         data_type = data_type.get("name")
     return ZARR_TO_COLUMN.get(data_type) if isinstance(data_type, str) else None
 
@@ -176,14 +182,22 @@ def _layout(document: dict[str, Any], shape: tuple[int, ...], dtype: str) -> Lay
     separator = encoding.get("separator", "/")
     codecs = document.get("codecs")
     rows = chunk[0] if chunk else 1
-    if isinstance(codecs, list) and len(codecs) == 1 and (shard := _named(codecs[0], "sharding_indexed")) is not None:
+    if (
+        isinstance(codecs, list)
+        and len(codecs) == 1
+        and (shard := _named(codecs[0], "sharding_indexed")) is not None
+    ):
         return _sharded(shard, chunk, dtype, separator)
     pipeline = parse_pipeline(codecs, dtype, shape[1:])
     return None if pipeline is None else Layout(rows, 0, pipeline, separator=separator)
 
 
 def _named(entry: object, name: str) -> dict[str, Any] | None:
-    if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get("configuration", {}), dict):
+    if (
+        isinstance(entry, dict)
+        and entry.get("name") == name
+        and isinstance(entry.get("configuration", {}), dict)
+    ):
         configuration: dict[str, Any] = entry.get("configuration", {})
         return configuration
     return None
@@ -192,8 +206,12 @@ def _named(entry: object, name: str) -> dict[str, Any] | None:
 def _sharded(shard: dict[str, Any], outer: tuple[int, ...], dtype: str, separator: str) -> Layout | None:
     inner = _shape(shard.get("chunk_shape"), "chunk_shape", 1)
     index = shard.get("index_codecs")
-    crc = isinstance(index, list) and len(index) == 2 and _named(index[1], "crc32c") is not None  # noqa: PLR2004
-    plain = isinstance(index, list) and len(index) == 1 + crc and (_named(index[0], "bytes") or {}).get("endian") == "little"
+    crc = isinstance(index, list) and len(index) == 2 and _named(index[1], "crc32c") is not None
+    plain = (
+        isinstance(index, list)
+        and len(index) == 1 + crc
+        and (_named(index[0], "bytes") or {}).get("endian") == "little"
+    )
     location = shard.get("index_location", "end")
     if not plain or location not in {"start", "end"} or not outer:
         return None
@@ -208,18 +226,23 @@ def _sharded(shard: dict[str, Any], outer: tuple[int, ...], dtype: str, separato
 _SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def _fill(value: object, dtype: str) -> Any:  # noqa: ANN401 - a numpy scalar or str
+def _fill(value: object, dtype: str) -> Any:
     numpy_dtype = COLUMN_DTYPES[dtype][0]
     try:
         if dtype == "string" and isinstance(value, str):
             return value
         if dtype == "bool" and isinstance(value, bool):
             return np.bool_(value)
-        if dtype[0] in "iu" and isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
+        if (
+            dtype[0] in "iu"
+            and isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and value == int(value)
+        ):
             return numpy_dtype.type(int(value))
         if dtype == "f64":
             return np.float64(_fill_float(value, "<u8", np.float64))
-        if dtype[0] == "c" and isinstance(value, list) and len(value) == 2:  # noqa: PLR2004 - re and im
+        if dtype[0] == "c" and isinstance(value, list) and len(value) == 2:
             word, real = ("<u4", np.float32) if dtype == "c64" else ("<u8", np.float64)
             return numpy_dtype.type(complex(*(_fill_float(part, word, real) for part in value)))
     except (ValueError, OverflowError, TypeError):
@@ -263,7 +286,10 @@ def array_document(
                 "configuration": {
                     "chunk_shape": [layout.chunk_rows, *trailing],
                     "codecs": codecs,
-                    "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+                    "index_codecs": [
+                        {"name": "bytes", "configuration": {"endian": "little"}},
+                        {"name": "crc32c"},
+                    ],
                     "index_location": "start" if layout.index_at_start else "end",
                 },
             }
@@ -273,7 +299,10 @@ def array_document(
         "node_type": "array",
         "shape": shape,
         "data_type": data_type,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [outer, *trailing] if shape else []}},
+        "chunk_grid": {
+            "name": "regular",
+            "configuration": {"chunk_shape": [outer, *trailing] if shape else []},
+        },
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": layout.separator}},
         "fill_value": fill,
         "codecs": codecs,

@@ -11,19 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from molrec_core._commit import put_file, sync_parent, sync_tree
+from molrec_core._lock import WriterLock
+from molrec_core._paths import is_directory, make_directory, path_exists, remove_tree, rename_path
 from molrec_core._root import is_record, record_path
-from molrec_core._store import (
-    DirectoryStore,
-    Store,
-    WriterLock,
-    is_directory,
-    join,
-    make_directory,
-    not_a_record,
-    path_exists,
-    remove_tree,
-    rename_path,
-)
+from molrec_core._store import DirectoryStore, Store, join, not_a_record
 from molrec_core._zipstore import ZipStore, write_zip
 from molrec_core.errors import RecordExistsError
 
@@ -92,7 +83,10 @@ def pack(
 
 
 def unpack(
-    path: str | os.PathLike[str], out: str | os.PathLike[str] | None = None, *, progress: Progress | None = None
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    progress: Progress | None = None,
 ) -> Path:
     """Unpack a ``*.mrec.zip`` into a directory that can be appended to.
 

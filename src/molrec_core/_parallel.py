@@ -21,14 +21,16 @@ _pool: ThreadPoolExecutor | None = None
 
 def map_ordered(function: Callable[[T], R], items: Sequence[T], n_bytes: int) -> list[R]:
     """Apply `function` to `items`, in threads when there are several and `n_bytes` are worth it."""
-    if len(items) < 2 or _WORKERS < 2 or n_bytes < WORTHWHILE_BYTES:  # noqa: PLR2004 - one item or one core
+    if len(items) < 2 or _WORKERS < 2 or n_bytes < WORTHWHILE_BYTES:
         return [function(item) for item in items]
     global _pool  # noqa: PLW0603 - one pool a process
     if _pool is None:
         _pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="molrec")
     size = -(-len(items) // (_WORKERS * 4))
     batches = [items[at : at + size] for at in range(0, len(items), size)]
-    return [result for part in _pool.map(lambda batch: [function(x) for x in batch], batches) for result in part]
+    return [
+        result for part in _pool.map(lambda batch: [function(x) for x in batch], batches) for result in part
+    ]
 
 
 def _forget() -> None:

@@ -37,7 +37,7 @@ class Progression:
     stride: Any = 0
     count: int = 0
 
-    def push(self, value: Any) -> bool:  # noqa: ANN401 - int or float
+    def push(self, value: Any) -> bool:
         """Take the next value; False, and nothing taken, when it breaks the progression."""
         count = self.count
         if count == 0:
@@ -47,7 +47,9 @@ class Progression:
             self.start = value
         elif count == 1:
             stride = value - self.start
-            if not self.integer and not (math.isfinite(stride) and _same_bits(self.start + 1.0 * stride, value)):
+            if not self.integer and not (
+                math.isfinite(stride) and _same_bits(self.start + 1.0 * stride, value)
+            ):
                 return False
             self.stride = stride
         elif self.integer:
@@ -66,7 +68,7 @@ class Progression:
 
     def to_json(self) -> dict[str, Any]:
         """Return the attribute; the stride appears from the second value on."""
-        if self.count < 2:  # noqa: PLR2004 - a stride needs two values
+        if self.count < 2:
             return {"start": self.start}
         return {"start": self.start, "stride": self.stride}
 
@@ -89,14 +91,20 @@ def read_progression(document: object, nstep: int, *, integer: bool, loc: str) -
         numbers of the wrong type, a step stride <= 0, or steps past int64 (S11, S17).
     """
     if not isinstance(document, dict) or "start" not in document:
-        raise refuse(loc, "progression", f"the progression is {document!r}; an object with 'start' is expected")
+        raise refuse(
+            loc, "progression", f"the progression is {document!r}; an object with 'start' is expected"
+        )
     start, stride = document["start"], document.get("stride")
     if nstep > 1 and stride is None:
         raise refuse(loc, "progression", f"the progression has no 'stride' for {nstep} frames")
     for name, value in (("start", start), ("stride", stride)):
         kinds = int if integer else (int, float)
         if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
-            raise refuse(loc, "progression", f"{name} is {value!r}; {'an integer' if integer else 'a number'} is expected")
+            raise refuse(
+                loc,
+                "progression",
+                f"{name} is {value!r}; {'an integer' if integer else 'a number'} is expected",
+            )
     if integer:
         _check_steps(start, stride, nstep, loc)
         return Progression(integer=True, start=start, stride=stride or 0, count=nstep)

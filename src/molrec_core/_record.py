@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from molrec_core._document import check_section, check_version, checked_document
+from molrec_core._fixed import get_group
 from molrec_core._forcefield import ForceField, read_forcefield, write_forcefield
 from molrec_core._frame import Frame
-from molrec_core._group import get_group, read_frame, write_frame
+from molrec_core._group import read_frame, write_frame
 from molrec_core._locate import locate
 from molrec_core._metrics import MetricsReader
 from molrec_core._node import GroupNode
@@ -62,7 +63,9 @@ class Record:
         check_version(self._meta)
         if not any(self._has(name) for name in SUFFICIENT):
             raise FormatError.one(
-                store.path, "no_section", f"the root holds none of {', '.join(SUFFICIENT)}; one of them makes a record"
+                store.path,
+                "no_section",
+                f"the root holds none of {', '.join(SUFFICIENT)}; one of them makes a record",
             )
 
     def _has(self, section: str) -> bool:
@@ -86,7 +89,7 @@ class Record:
         problems.raise_errors()
         return document
 
-    def _keep(self, section: str, value: Any) -> Any:  # noqa: ANN401 - any section
+    def _keep(self, section: str, value: Any) -> Any:
         self._kept[section] = value
         return value
 
@@ -187,7 +190,7 @@ class Record:
         kept: MetricsReader = self._kept["metrics"]
         return kept
 
-    def get(self, section: str, default: Any = None) -> Any:  # noqa: ANN401 - any section
+    def get(self, section: str, default: Any = None) -> Any:
         """Return a section; `default` when the record does not have it."""
         return getattr(self, section) if section in self else default
 
@@ -224,7 +227,7 @@ class Record:
         return f"Record({self.path!r}: {', '.join(self.sections)})"
 
 
-def open_record(path: Any, mode: str = "r", *, storage_options: Mapping[str, Any] | None = None) -> Record:  # noqa: ANN401
+def open_record(path: Any, mode: str = "r", *, storage_options: Mapping[str, Any] | None = None) -> Record:
     """Open a record for reading.
 
     Parameters
@@ -268,7 +271,7 @@ def write_mrec(
     status: Mapping[str, Any] | None = None,
     method: Mapping[str, Any] | None = None,
     overwrite: bool = False,
-    **options: Any,  # noqa: ANN401 - see write_mrec_trajectory
+    **options: Any,
 ) -> None:
     """Write a whole record at once; it appears complete, or the old one stays.
 
@@ -311,7 +314,7 @@ def write_mrec(
         raise
 
 
-def _append_all(root: Root, sections: dict[str, Frame], trajectory: Frames, **options: Any) -> None:  # noqa: ANN401
+def _append_all(root: Root, sections: dict[str, Frame], trajectory: Frames, **options: Any) -> None:
     steps, times = options.pop("steps", None), options.pop("times", None)
     schema = options.pop("schema", None)
     if isinstance(trajectory, TrajectoryReader | FrameView):
@@ -335,7 +338,9 @@ def _append_all(root: Root, sections: dict[str, Frame], trajectory: Frames, **op
     writer.finish()
 
 
-def write_mrec_system(path: Path, system: Frame, *, meta: Mapping[str, Any] | None = None, overwrite: bool = False) -> None:
+def write_mrec_system(
+    path: Path, system: Frame, *, meta: Mapping[str, Any] | None = None, overwrite: bool = False
+) -> None:
     """Write a record that holds a ``system`` only."""
     write_mrec(path, system=system, meta=meta, overwrite=overwrite)
 
@@ -350,7 +355,7 @@ def write_mrec_trajectory(
     meta: Mapping[str, Any] | None = None,
     system: Frame | None = None,
     overwrite: bool = False,
-    **options: Any,  # noqa: ANN401 - precision and compression
+    **options: Any,
 ) -> None:
     """Write a record from frames.
 
@@ -375,29 +380,29 @@ def write_mrec_trajectory(
     write_mrec(path, trajectory=trajectory, meta=meta, system=system, overwrite=overwrite, **options)
 
 
-def read_mrec(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> Record:  # noqa: ANN401 - a path or store
+def read_mrec(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> Record:
     """Open a record; the same as :func:`open_record`."""
     return open_record(path, storage_options=storage_options)
 
 
-def read_mrec_system(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> Frame:  # noqa: ANN401
+def read_mrec_system(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> Frame:
     """Return the ``system`` of a record."""
     with open_record(path, storage_options=storage_options) as record:
         return record.system
 
 
-def read_mrec_trajectory(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> TrajectoryReader:  # noqa: ANN401
+def read_mrec_trajectory(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> TrajectoryReader:
     """Return the trajectory of a record."""
     return open_record(path, storage_options=storage_options).trajectory
 
 
-def read_mrec_meta(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ANN401
+def read_mrec_meta(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the ``meta`` document of a record."""
     with open_record(path, storage_options=storage_options) as record:
         return record.meta
 
 
-def mrec_sections(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> tuple[str, ...]:  # noqa: ANN401
+def mrec_sections(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> tuple[str, ...]:
     """Return the names of a record's sections."""
     with open_record(path, storage_options=storage_options) as record:
         return record.sections

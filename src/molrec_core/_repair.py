@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
+from molrec_core._fixed import get_group
 from molrec_core._frame import Frame
-from molrec_core._group import get_group, read_frame
+from molrec_core._group import read_frame
 from molrec_core._restore import Restorer
 from molrec_core._root import Root
 

@@ -19,8 +19,8 @@ from molrec_core._column import GrowingArray, Shard, is_fill, land
 from molrec_core._commit import Plan, execute, replace
 from molrec_core._csr import RegularIndex
 from molrec_core._dtypes import refuse
+from molrec_core._fixed import child_nodes, get_array, get_group
 from molrec_core._frame import Frame
-from molrec_core._group import child_nodes, get_array, get_group
 from molrec_core._node import ArrayNode, GroupNode, Layout, group_document, parse_node
 from molrec_core._progression import Progression
 from molrec_core._sequence import KEY, SequenceWriter
@@ -41,7 +41,9 @@ class Restorer:
         What was mended, in words.
     """
 
-    def __init__(self, store: DirectoryStore, sections: dict[str, Frame], known: set[str], *, dry_run: bool = False):  # noqa: ANN204
+    def __init__(
+        self, store: DirectoryStore, sections: dict[str, Frame], known: set[str], *, dry_run: bool = False
+    ):  # noqa: ANN204
         self.store = store
         self.sections = sections
         self.known = known
@@ -78,7 +80,9 @@ class Restorer:
         for key in reader.meta_keys:
             if key not in reader.schema.meta:
                 raise refuse(
-                    f"{KEY}/meta/{key}", "undeclared_meta", "the pin does not name this key, so appended frames cannot carry it"
+                    f"{KEY}/meta/{key}",
+                    "undeclared_meta",
+                    "the pin does not name this key, so appended frames cannot carry it",
                 )
         sequence.frames = self._nstep
         sequence.has_time = None if not self._nstep else reader.times is not None
@@ -95,7 +99,7 @@ class Restorer:
         sequence.carry_attributes(self.store)
         sequence.frames = frames
         for name, series in (("step", sequence.step), ("time", sequence.time)):
-            stored = reader._series[name]  # noqa: SLF001 - the writer's view of the same section
+            stored = reader._series[name]
             series.progression = stored.truncated(frames) if isinstance(stored, Progression) else None
         self._say(f"{KEY}: cut from {len(reader)} to {frames} frames")
         if not self.dry_run:
@@ -103,9 +107,10 @@ class Restorer:
 
     def _remove_temporaries(self, key: str) -> None:
         """Remove temporaries of interrupted replacements."""
-        for directory in (key, *(join(key, name) for name in self.store.children(key)[0])):
-            if self.store.size(join(directory, TEMPORARY)) is not None:
-                self._remove(join(directory, TEMPORARY), "an interrupted replacement")
+        if self.store.size(join(key, TEMPORARY)) is not None:
+            self._remove(join(key, TEMPORARY), "an interrupted replacement")
+        for name in self.store.children(key)[0]:
+            self._remove_temporaries(join(key, name))
 
     def _remove(self, key: str, why: str) -> None:
         self._say(f"{key}: removed, {why}")
@@ -116,7 +121,7 @@ class Restorer:
     # -- blocks
 
     def _restore_block(self, block: BlockWriter) -> None:
-        reader: BlockReader = self._reader._blocks[block.name]  # noqa: SLF001 - the writer's view
+        reader: BlockReader = self._reader._blocks[block.name]
         group = get_group(self.store, block.key)
         if group is None:
             self._create_block(block)
@@ -159,7 +164,9 @@ class Restorer:
         dense.stored = True
         self._restore_array(dense.array, rows, max(rows - 1, 0), node)
 
-    def _restore_array(self, array: GrowingArray, rows: int, previous: int, node: ArrayNode | None = None) -> None:
+    def _restore_array(
+        self, array: GrowingArray, rows: int, previous: int, node: ArrayNode | None = None
+    ) -> None:
         """Bring one array back to `rows` logical rows, whose last update starts at `previous`."""
         node = node or get_array(self.store, array.key)
         if node is None:
@@ -178,15 +185,18 @@ class Restorer:
         first = min(previous, tail)
         reader = ChunkedReader(self.store, array.key, node, layout)
         kept = reader.read(first, rows)
+        if node.rows > rows:
+            # Before an entry behind the end is emptied: a longer step_index would read as fill there.
+            self._say(f"{array.key}: {node.rows} rows shrunk to {rows}")
+            if not self.dry_run:
+                replace(self.store, array.document(rows), self.known)
         shards = self._open_shards(array, layout, rows)
-        array.restore(rows, node.rows, kept, shards, previous)
+        array.restore(rows, rows, kept, shards, previous)
         if rows > tail:
             # The stored chunk may hold rows past the array's length even.
             if not is_fill(reader.chunk(tail // size)[rows - tail :]):
                 self._say(f"{array.key}: tail chunk rebuilt from {rows - tail} committed rows")
                 array.rewrite_tail()
-        if node.rows != rows:
-            self._say(f"{array.key}: {node.rows} rows shrunk to {rows}")
 
     def _appendable(self, array: GrowingArray, node: ArrayNode) -> Layout:
         layout = node.layout
@@ -245,7 +255,7 @@ class Restorer:
 
     def _restore_series(self, name: str, series: SeriesWriter) -> None:
         key = join(KEY, name)
-        stored = self._reader._series[name]  # noqa: SLF001 - the writer's view of the same section
+        stored = self._reader._series[name]
         if isinstance(stored, Progression) or stored is None:
             series.progression = stored or Progression(integer=name == "step")
             if self.store.children(key) != ([], []):
@@ -258,7 +268,7 @@ class Restorer:
     def _restore_box(self, box: BoxWriter) -> None:
         group = get_group(self.store, box.key)
         nodes = child_nodes(self.store, box.key)
-        reader = self._reader._box  # noqa: SLF001 - the writer's view of the same section
+        reader = self._reader._box
         if group is not None:
             box.exists = True
             box.stored_attributes = dict(group.attributes)
@@ -278,7 +288,7 @@ class Restorer:
         }  # fmt: skip
         for name, (tag, trailing) in shapes.items():
             if name in nodes or name == "step_index":
-                dense = box._dense(name, tag, trailing)  # noqa: SLF001 - one package
+                dense = box._dense(name, tag, trailing)
                 self._restore_dense(dense, box.n_updates)
                 if name == "step_index" and name not in nodes and box.n_updates:
                     dense.extend(np.zeros(1, np.uint64))
@@ -301,4 +311,3 @@ class Restorer:
                 plan.marker = None
         if plan != Plan():
             execute(self.store, plan, self.known)
-

@@ -1,8 +1,10 @@
 """The place of a record: made new, put in place of an old one at once, taken up again.
 
-An overwrite is written beside the old record and takes its place only when its first
-commit is durable, so that a run that dies earlier has lost nothing. Between the two
-renames the old record stands under its spare name, where the opener finds it.
+A record is laid down beside its place and renamed into it when its documents are
+durable, so that no crash leaves half of one there. An overwrite takes the old one's
+place only when its first commit is durable, so that a run that dies earlier has lost
+nothing; between the two renames the old record stands under its spare name, where the
+opener finds it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import contextlib
 import errno
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +21,11 @@ from molrec_core._commit import Document, create, sync_parent, sync_tree
 from molrec_core._document import checked_document, stamp
 from molrec_core._frame import Frame
 from molrec_core._group import write_frame
+from molrec_core._lock import WriterLock
 from molrec_core._node import group_document
-from molrec_core._store import (
-    ZARR_JSON,
-    DirectoryStore,
-    WriterLock,
-    is_directory,
-    list_names,
-    make_directory,
-    not_a_record,
-    path_exists,
-    remove_tree,
-    rename_path,
-)
-from molrec_core.errors import CommitError, ReadOnlyError, RecordExistsError, RecordNotFoundError
+from molrec_core._paths import is_directory, list_names, make_directory, path_exists, remove_tree, rename_path
+from molrec_core._store import ZARR_JSON, DirectoryStore, not_a_record
+from molrec_core.errors import CommitError, ReadOnlyError, RecordError, RecordExistsError, RecordNotFoundError
 
 DOCUMENTS = ("meta", "status", "method")
 
@@ -73,13 +66,15 @@ class Root:
     def __init__(self, store: DirectoryStore, lock: WriterLock, final: Path | None = None) -> None:
         self.store = store
         self.known: set[str] = set()
-        self._locks = [lock]
+        self._lock = lock
+        self._old: WriterLock | None = None
         self._final = final
         self._fresh = False
         self._held = False
         if not lock.supported:
             warnings.warn(
-                f"{store.path}: this file system has no flock; nothing keeps a second writer out", stacklevel=4
+                f"{store.path}: this file system has no flock; nothing keeps a second writer out",
+                stacklevel=4,
             )
 
     @classmethod
@@ -99,25 +94,24 @@ class Root:
             A live writer holds the record that is there.
         """
         final = record_path(path)
-        _recover(final)
-        exists = is_directory(final)
-        if exists and is_record(final):
-            if not overwrite:
-                msg = "a record is there already; pass overwrite=True to replace it, or reopen it to append"
-                raise RecordExistsError(msg, loc=str(final))
-            return cls._beside(final, WriterLock(final), whole=whole)
-        if path_exists(final) and not (exists and not list_names(final)):
-            msg = "something that is not a record is there; it is never overwritten"
-            raise RecordExistsError(msg, loc=str(final), kind="not_a_record")
-        if not exists and not is_directory(final.absolute().parent):
-            raise RecordNotFoundError(f"the directory {str(final.parent)!r} does not exist", loc=str(final))
-        if whole:
-            return cls._beside(final, None, whole=True)
-        if not exists:
-            make_directory(final)
-        root = cls(DirectoryStore(final), WriterLock(final))
-        root._fresh = True
-        return root
+        with _reported(final, "creation"):
+            _recover(final)
+            exists = is_directory(final)
+            if exists and is_record(final):
+                if not overwrite:
+                    msg = (
+                        "a record is there already; pass overwrite=True to replace it, or reopen it to append"
+                    )
+                    raise RecordExistsError(msg, loc=str(final))
+                return cls._beside(final, WriterLock(final), whole=whole)
+            if path_exists(final) and not (exists and not list_names(final)):
+                msg = "something that is not a record is there; it is never overwritten"
+                raise RecordExistsError(msg, loc=str(final), kind="not_a_record")
+            if not exists and not is_directory(final.absolute().parent):
+                raise RecordNotFoundError(
+                    f"the directory {str(final.parent)!r} does not exist", loc=str(final)
+                )
+            return cls._beside(final, None, whole=whole)
 
     @classmethod
     def _beside(cls, final: Path, old: WriterLock | None, *, whole: bool) -> Root:
@@ -133,8 +127,8 @@ class Root:
             if old is not None:
                 old.release()
             raise
-        if old is not None:
-            root._locks.append(old)
+        root._old = old
+        root._fresh = old is None
         root._held = whole
         return root
 
@@ -147,10 +141,11 @@ class Root:
         RecordNotFoundError, LockedError
         """
         final = record_path(path)
-        _recover(final)
-        if not is_directory(final) or not is_record(final):
-            raise not_a_record(str(final), "there is no record to append to")
-        return cls(DirectoryStore(final), WriterLock(final))
+        with _reported(final, "reopening"):
+            _recover(final)
+            if not is_directory(final) or not is_record(final):
+                raise not_a_record(str(final), "there is no record to append to")
+            return cls(DirectoryStore(final), WriterLock(final))
 
     @property
     def waiting(self) -> bool:
@@ -166,16 +161,23 @@ class Root:
         for section in ("status", "method"):
             document = documents.get(section)
             if document is not None:
-                nodes.append((f"{section}/{ZARR_JSON}", group_document(checked_document(section, document), section)))
+                nodes.append(
+                    (f"{section}/{ZARR_JSON}", group_document(checked_document(section, document), section))
+                )
         create(self.store, nodes, self.known)
-        sync_parent(self.store)
 
     def write_system(self, system: Frame) -> None:
         """Write the ``system`` section."""
         write_frame(self.store, "system", system, sections={})
 
+    def settle(self) -> None:
+        """Make what is laid down durable; a record that replaces none takes its place."""
+        sync_tree(self.store, "")
+        if self._fresh:
+            self.publish()
+
     def publish(self) -> None:
-        """Put the record in its place, after its first commit: the old one goes last."""
+        """Put the record in its place, after what it claims is durable: the old one goes last."""
         final = self._final
         if final is None or self._held:
             return
@@ -183,48 +185,63 @@ class Root:
         old = spare(final)
         if path_exists(old):
             remove_tree(old)
-        if path_exists(final):
+        if is_record(final):
             rename_path(final, old)
         rename_path(self.store.root, final)
         self.store.root = final
         sync_parent(self.store)
-        if path_exists(old):
-            self._locks.pop().release()
-            remove_tree(old)
+        if self._old is not None:
+            self._old.release()
+            # The new record is in its place; what is left of the old one goes at the next overwrite.
+            with contextlib.suppress(OSError):
+                remove_tree(old)
 
     def finish(self) -> None:
         """Make a record without a trajectory, or a whole one, durable and put it in its place."""
         sync_tree(self.store, "")
         self._held = False
         self.publish()
-        sync_parent(self.store)
         self.release()
 
     def release(self) -> None:
         """Close files and give up the lock."""
         self.store.close()
-        for lock in self._locks:
-            lock.release()
+        self._lock.release()
+        if self._old is not None:
+            self._old.release()
 
     def abandon(self) -> None:
         """Remove what was written; an old record stays as it was."""
-        self.store.close()
         if self._final is not None or self._fresh:
             with contextlib.suppress(OSError):
                 remove_tree(self.store.root)
-        for lock in self._locks:
-            lock.release()
+        self.release()
 
 
 def _recover(final: Path) -> None:
     """Put an old record back that an overwrite killed between its two renames left under its spare name."""
     old = spare(final)
     if not path_exists(final) and path_exists(old):
+        # A live overwrite holds the lock; only a dead one's record is put back.
+        WriterLock(old).release()
         rename_path(old, final)
+
+
+@contextlib.contextmanager
+def _reported(path: Path, stage: str) -> Iterator[None]:
+    """Report what the file system refuses as ours."""
+    try:
+        yield
+    except RecordError:
+        raise
+    except OSError as error:
+        raise write_failed(error, str(path), stage) from error
 
 
 def write_failed(error: OSError, path: str, stage: str) -> CommitError:
     """Build the error of a write that failed before a commit."""
     reason = error.strerror or str(error)
     hint = "; free space and reopen the record" if error.errno in {errno.ENOSPC, errno.EDQUOT} else ""
-    return CommitError(f"{stage}: {reason}; the record stays at its last commit{hint}", path=path, stage=stage)
+    return CommitError(
+        f"{stage}: {reason}; the record stays at its last commit{hint}", path=path, stage=stage
+    )

@@ -111,7 +111,9 @@ class SequenceSchema:
                     schema.declare_meta(key, tag)
                 elif schema.meta[key].tag != tag:
                     raise SchemaError.one(
-                        f"trajectory/meta/{key}", "meta_tag", f"one frame says {schema.meta[key].tag}, another {tag}"
+                        f"trajectory/meta/{key}",
+                        "meta_tag",
+                        f"one frame says {schema.meta[key].tag}, another {tag}",
                     )
         return schema
 
@@ -133,7 +135,9 @@ class SequenceSchema:
                 self.declare_precision(name, column, precision)
             elif stated != precision:
                 raise SchemaError.one(
-                    f"trajectory/{name}/{column}", "precision", f"one frame says {stated!r}, another {precision!r}"
+                    f"trajectory/{name}/{column}",
+                    "precision",
+                    f"one frame says {stated!r}, another {precision!r}",
                 )
         if block.targets and not spec.targets:
             for column, target in block.targets.items():
@@ -147,7 +151,9 @@ class SequenceSchema:
             raise SchemaError.one(f"trajectory/{name}", "bad_name", problem)
         if name in RESERVED_BLOCKS:
             raise SchemaError.one(
-                f"trajectory/{name}", "reserved_name", f"{name!r} is a name of the layout; call the block otherwise"
+                f"trajectory/{name}",
+                "reserved_name",
+                f"{name!r} is a name of the layout; call the block otherwise",
             )
         self.blocks.setdefault(name, BlockSchema())
         for column, dtype in (columns or {}).items():
@@ -165,16 +171,20 @@ class SequenceSchema:
         if problem:
             raise SchemaError.one(loc, "bad_name", problem)
         if column in RESERVED_COLUMNS:
-            raise SchemaError.one(loc, "reserved_name", f"{column!r} is a name of the layout; call the column otherwise")
+            raise SchemaError.one(
+                loc, "reserved_name", f"{column!r} is a name of the layout; call the column otherwise"
+            )
         if dtype not in COLUMN_DTYPES:
-            raise SchemaError.one(loc, "dtype", f"{dtype!r} is none of the column dtypes {', '.join(COLUMN_DTYPES)}")
+            raise SchemaError.one(
+                loc, "dtype", f"{dtype!r} is none of the column dtypes {', '.join(COLUMN_DTYPES)}"
+            )
         problem = canonical_problem(column, dtype, shape)
         if problem:
             raise SchemaError.one(loc, "canonical_dtype", problem)
         self.blocks[block].columns[column] = ColumnSchema(dtype, shape, nullable)
         return self
 
-    def declare_meta(self, key: str, tag: str, *, fill: Any = _NO_FILL) -> SequenceSchema:  # noqa: ANN401 - any tag
+    def declare_meta(self, key: str, tag: str, *, fill: Any = _NO_FILL) -> SequenceSchema:
         """Declare a per-step meta key; with a `fill`, frames may omit it."""
         loc = f"trajectory/meta/{key}"
         problem = name_problem(key, "meta key")
@@ -183,7 +193,9 @@ class SequenceSchema:
         if tag not in TAGS:
             raise SchemaError.one(loc, "meta_tag", f"{tag!r} is none of the meta tags {', '.join(TAGS)}")
         if key in CANONICAL_META and tag != "f64":
-            raise SchemaError.one(loc, "canonical_dtype", f"canonical meta key {key!r} is always f64, not {tag}")
+            raise SchemaError.one(
+                loc, "canonical_dtype", f"canonical meta key {key!r} is always f64, not {tag}"
+            )
         if fill is not _NO_FILL:
             if fill is None and tag != "json":
                 raise SchemaError.one(loc, "meta_fill", "only a json key takes a null fill")
@@ -222,7 +234,9 @@ class SequenceSchema:
         spec = self.blocks.get(block)
         if spec is None or column not in spec.columns:
             raise SchemaError.one(
-                f"trajectory/{block}/{column}", "undeclared_column", "declare the column before what qualifies it"
+                f"trajectory/{block}/{column}",
+                "undeclared_column",
+                "declare the column before what qualifies it",
             )
         return spec.columns[column]
 
@@ -245,11 +259,15 @@ class SequenceSchema:
             for column, target in block.targets.items():
                 self._check_target(f"{loc}/{column}", block, column, target, problems)
             if block.structural_shape is not None and any(n < 0 for n in block.structural_shape):
-                problems.add(loc, "structural_shape", f"structural_shape {list(block.structural_shape)} is negative")
+                problems.add(
+                    loc, "structural_shape", f"structural_shape {list(block.structural_shape)} is negative"
+                )
             if block.aligned_with is not None:
                 self._check_aligned(loc, name, block, problems)
 
-    def _check_target(self, loc: str, block: BlockSchema, column: str, target: str, problems: Problems) -> None:
+    def _check_target(
+        self, loc: str, block: BlockSchema, column: str, target: str, problems: Problems
+    ) -> None:
         spec = block.columns.get(column)
         if spec is None:
             problems.add(loc, "target_column", "targets name a column the block does not have")
@@ -267,7 +285,9 @@ class SequenceSchema:
         if target == name:
             problems.add(loc, "aligned_self", "a block cannot be aligned with itself")
         elif other is None:
-            problems.add(loc, "aligned_target", f"aligned_with names {target!r}, which is not a declared block")
+            problems.add(
+                loc, "aligned_target", f"aligned_with names {target!r}, which is not a declared block"
+            )
         elif other.aligned_with is not None:
             problems.add(loc, "aligned_chain", f"aligned_with names {target!r}, which is itself aligned")
         elif shared := sorted(block.columns.keys() & other.columns.keys()):
@@ -298,7 +318,9 @@ class SequenceSchema:
         problems = Problems()
         schema = cls()
         if not isinstance(document, dict):
-            problems.add(loc, "schema", f"sequence_schema is a {type(document).__name__}; an object is expected")
+            problems.add(
+                loc, "schema", f"sequence_schema is a {type(document).__name__}; an object is expected"
+            )
             problems.raise_errors()
         assert isinstance(document, dict)
         for part in ("blocks", "meta"):
@@ -331,7 +353,9 @@ class SequenceSchema:
             block.targets = read_targets(entry["targets"], loc)
         aligned = entry.get("aligned_with")
         if aligned is not None and not isinstance(aligned, str):
-            raise SchemaError.one(loc, "aligned_target", f"aligned_with is {aligned!r}; a block name is expected")
+            raise SchemaError.one(
+                loc, "aligned_target", f"aligned_with is {aligned!r}; a block name is expected"
+            )
         block.aligned_with = aligned
 
     def _read_column(self, block: str, column: str, entry: object) -> None:
@@ -340,7 +364,9 @@ class SequenceSchema:
             raise SchemaError.one(loc, "schema", "a declared column is an object with a string 'dtype'")
         trailing = entry.get("trailing", [])
         if not _is_shape(trailing):
-            raise SchemaError.one(loc, "schema", f"trailing is {trailing!r}; a list of integers >= 0 is expected")
+            raise SchemaError.one(
+                loc, "schema", f"trailing is {trailing!r}; a list of integers >= 0 is expected"
+            )
         nullable = entry.get("nullable", False)
         if not isinstance(nullable, bool):
             raise SchemaError.one(loc, "schema", f"nullable is {nullable!r}; true or false is expected")
@@ -423,14 +449,14 @@ def _block_json(block: BlockSchema) -> dict[str, Any]:
     return document | copy.deepcopy(block.extra)
 
 
-def _dtype_of(values: Any, loc: str) -> str:  # noqa: ANN401 - an array
+def _dtype_of(values: Any, loc: str) -> str:
     name = dtype_name(values.dtype)
     if name is None:
         raise SchemaError.one(loc, "dtype", f"dtype {values.dtype} is none of the column dtypes")
     return name
 
 
-def _collect(problems: Problems, read: Any, name: str, entry: object) -> None:  # noqa: ANN401 - a bound method
+def _collect(problems: Problems, read: Any, name: str, entry: object) -> None:
     try:
         read(name, entry)
     except (SchemaError, FormatError) as error:
@@ -440,7 +466,9 @@ def _collect(problems: Problems, read: Any, name: str, entry: object) -> None:  
 
 
 def _is_shape(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value)
+    return isinstance(value, list) and all(
+        isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value
+    )
 
 
 def read_structural_shape(value: object, loc: str) -> tuple[int, ...]:
@@ -452,7 +480,9 @@ def read_structural_shape(value: object, loc: str) -> tuple[int, ...]:
         It is not a list of integers >= 0.
     """
     if not _is_shape(value):
-        raise FormatError.one(loc, "structural_shape", f"structural_shape is {value!r}; integers >= 0 are expected")
+        raise FormatError.one(
+            loc, "structural_shape", f"structural_shape is {value!r}; integers >= 0 are expected"
+        )
     assert isinstance(value, list)
     return tuple(value)
 
@@ -466,7 +496,9 @@ def read_targets(value: object, loc: str) -> dict[str, str]:
         It is not an object of strings.
     """
     if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
-        raise FormatError.one(loc, "target_spelling", f"targets is {value!r}; an object of strings is expected")
+        raise FormatError.one(
+            loc, "target_spelling", f"targets is {value!r}; an object of strings is expected"
+        )
     return dict(value)
 
 

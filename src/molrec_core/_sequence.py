@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from molrec_core._block_writer import BlockWriter, BoxWriter
+from molrec_core._box import Box
 from molrec_core._codecs import Compression
 from molrec_core._column import GrowingArray
 from molrec_core._commit import Document, Plan
 from molrec_core._dtypes import COLUMN_DTYPES
 from molrec_core._extents import flush_frames
-from molrec_core._frame import Block, Box, Frame
-from molrec_core._group import get_group
+from molrec_core._fixed import get_group
+from molrec_core._frame import Block, Frame
 from molrec_core._links import check_against_system, check_aligned, check_reference, highest_row, target_rows
 from molrec_core._node import group_document
 from molrec_core._schema import SequenceSchema
@@ -86,7 +87,11 @@ class SequenceWriter:
         self.last_step = -1
         self.meta = {
             key: DenseWriter(
-                store, f"{KEY}/meta/{key}", spec.tag, attributes={"meta_dtype": spec.tag}, expected_rows=expected_frames
+                store,
+                f"{KEY}/meta/{key}",
+                spec.tag,
+                attributes={"meta_dtype": spec.tag},
+                expected_rows=expected_frames,
             )
             for key, spec in schema.meta.items()
         }
@@ -94,14 +99,17 @@ class SequenceWriter:
         self.document_base: dict[str, Any] | None = None
         self._expected = {
             name: {
-                column: (COLUMN_DTYPES[c.dtype][0], c.trailing) for column, c in schema.blocks[name].columns.items()
+                column: (COLUMN_DTYPES[c.dtype][0], c.trailing)
+                for column, c in schema.blocks[name].columns.items()
             }
             for name in self.blocks
         }
         self._system = sections.get("system")
         self._sections = sections
         self._references: dict[tuple[str, str], int] = {}
-        self._aligned = [(name, spec.aligned_with) for name, spec in schema.blocks.items() if spec.aligned_with]
+        self._aligned = [
+            (name, spec.aligned_with) for name, spec in schema.blocks.items() if spec.aligned_with
+        ]
         self._targets = [
             (name, column, target)
             for name, spec in schema.blocks.items()
@@ -119,14 +127,18 @@ class SequenceWriter:
         for section in (*self.blocks.values(), self.box):
             group = get_group(store, section.key)
             if group is not None:
-                section.extra_attributes = {k: v for k, v in group.attributes.items() if k not in section.ATTRIBUTES}
+                section.extra_attributes = {
+                    k: v for k, v in group.attributes.items() if k not in section.ATTRIBUTES
+                }
                 section.document_base = group.document
 
     def flush_frames(self) -> int:
         """Return the frames between two automatic flushes, and reserve buffers for them."""
         total = sum(block.frame_bytes() for block in self.blocks.values())
         largest = max(self.blocks.values(), key=BlockWriter.frame_bytes, default=None)
-        per_chunk = largest.chunk_rows // largest.frame_rows if largest is not None and largest.frame_rows else 1
+        per_chunk = (
+            largest.chunk_rows // largest.frame_rows if largest is not None and largest.frame_rows else 1
+        )
         frames = flush_frames(total, per_chunk)
         for block in self.blocks.values():
             block.reserve(frames)
@@ -153,11 +165,13 @@ class SequenceWriter:
         """
         checked_step = self._check_step(step)
         checked_time = self._check_time(time)
-        for name, block in frame._blocks.items():  # noqa: SLF001 - the mapping without its indirection
+        for name, block in frame._blocks.items():
             writer = self.blocks.get(name)
             if writer is None:
                 raise SchemaError.one(
-                    f"{KEY}/{name}", "undeclared_block", "the block is not declared; declare it before the first frame"
+                    f"{KEY}/{name}",
+                    "undeclared_block",
+                    "the block is not declared; declare it before the first frame",
                 )
             self._check_block(name, writer, block)
         meta = self._check_meta(frame) if frame.meta or self.meta else []
@@ -185,7 +199,9 @@ class SequenceWriter:
 
     def _check_time(self, time: float | None) -> float | None:
         if self.has_time is not None and (time is not None) != self.has_time:
-            had = "has times; they cannot be dropped" if self.has_time else "has no times; they cannot be added"
+            had = (
+                "has times; they cannot be dropped" if self.has_time else "has no times; they cannot be added"
+            )
             raise SchemaError.one(f"{KEY}/time", "time_presence", f"the trajectory {had} midway")
         if time is None or type(time) is float:
             return time
@@ -193,7 +209,7 @@ class SequenceWriter:
         return value
 
     def _check_block(self, name: str, writer: BlockWriter, block: Block) -> None:
-        columns, expected = block._columns, self._expected[name]  # noqa: SLF001 - on the hot path
+        columns, expected = block._columns, self._expected[name]
         if columns.keys() != expected.keys():
             self._refuse_columns(name, block)
         for column, (dtype, trailing) in expected.items():
@@ -224,7 +240,9 @@ class SequenceWriter:
                 )
         missing = [column for column in self._expected[name] if column not in block]
         raise SchemaError.one(
-            f"{KEY}/{name}", "missing_column", f"columns {missing} are missing; a block is presented whole or not at all"
+            f"{KEY}/{name}",
+            "missing_column",
+            f"columns {missing} are missing; a block is presented whole or not at all",
         )
 
     def _check_statements(self, name: str, writer: BlockWriter, block: Block) -> None:
@@ -232,13 +250,17 @@ class SequenceWriter:
         for column in block.validity:
             if column not in writer.masks:
                 raise SchemaError.one(
-                    f"{loc}/{column}", "mask_not_nullable", "rows are masked, but the column is not declared nullable"
+                    f"{loc}/{column}",
+                    "mask_not_nullable",
+                    "rows are masked, but the column is not declared nullable",
                 )
         for column, precision in block.precision.items():
             declared = writer.spec.columns[column].precision
             if precision != declared:
                 raise SchemaError.one(
-                    f"{loc}/{column}", "precision", f"the frame states precision {precision}, declared is {declared}"
+                    f"{loc}/{column}",
+                    "precision",
+                    f"the frame states precision {precision}, declared is {declared}",
                 )
         for column, target in block.targets.items():
             if writer.spec.targets.get(column) != target:
@@ -249,7 +271,9 @@ class SequenceWriter:
                 )
         if block.attributes:
             raise SchemaError.one(
-                loc, "block_attributes", f"a trajectory block carries no attributes; found {sorted(block.attributes)}"
+                loc,
+                "block_attributes",
+                f"a trajectory block carries no attributes; found {sorted(block.attributes)}",
             )
 
     def _check_meta(self, frame: Frame) -> list[Any]:
@@ -267,12 +291,16 @@ class SequenceWriter:
                 values.append(spec.fill)
             else:
                 raise SchemaError.one(
-                    f"{KEY}/meta/{key}", "missing_meta", "the frame omits a key that was declared without a fill"
+                    f"{KEY}/meta/{key}",
+                    "missing_meta",
+                    "the frame omits a key that was declared without a fill",
                 )
         if used != len(found):
             key = next(key for key in found if key not in self.schema.meta)
             raise SchemaError.one(
-                f"{KEY}/meta/{key}", "undeclared_meta", "the key is not declared; declare it before the first frame"
+                f"{KEY}/meta/{key}",
+                "undeclared_meta",
+                "the key is not declared; declare it before the first frame",
             )
         return values
 
@@ -313,7 +341,7 @@ class SequenceWriter:
     def take(self, frame: Frame, checked: Checked) -> None:
         """Take an admitted frame."""
         ordinal = self.frames
-        for name, block in frame._blocks.items():  # noqa: SLF001 - the mapping without its indirection
+        for name, block in frame._blocks.items():
             self.blocks[name].present(block, ordinal)
         if frame.box is not None:
             self.box.present(frame.box, ordinal)
@@ -382,4 +410,6 @@ class SequenceWriter:
             progression = series.attribute()
             if progression is not None:
                 attributes[name] = progression
-        return join(KEY, ZARR_JSON), group_document(attributes | self.extra_attributes, KEY, self.document_base)
+        return join(KEY, ZARR_JSON), group_document(
+            attributes | self.extra_attributes, KEY, self.document_base
+        )

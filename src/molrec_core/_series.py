@@ -61,7 +61,7 @@ class DenseWriter:
         self.stored = False
         self._values: list[Any] = []
 
-    def push(self, value: Any) -> None:  # noqa: ANN401 - the value of any tag
+    def push(self, value: Any) -> None:
         """Take the next value."""
         self._values.append(value)
         if len(self._values) >= _SPILL:
@@ -94,7 +94,9 @@ class DenseWriter:
 class SeriesWriter:
     """The step or time series: an attribute while it is a progression, an array from then on."""
 
-    def __init__(self, store: DirectoryStore, key: str, *, integer: bool, expected_rows: int | None = None) -> None:
+    def __init__(
+        self, store: DirectoryStore, key: str, *, integer: bool, expected_rows: int | None = None
+    ) -> None:
         self._store = store
         self._key = key
         self._expected = expected_rows
@@ -102,7 +104,7 @@ class SeriesWriter:
         self.progression: Progression | None = Progression(integer=integer)
         self.dense: DenseWriter | None = None
 
-    def push(self, value: Any) -> None:  # noqa: ANN401 - int or float
+    def push(self, value: Any) -> None:
         """Take the value of the next frame; the first that breaks the progression brings the array."""
         if self.progression is not None:
             if self.progression.push(value):

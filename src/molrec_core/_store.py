@@ -14,12 +14,11 @@ import os
 import shutil
 import stat
 import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from molrec_core.errors import FormatError, LockedError, ReadOnlyError, RecordNotFoundError
+from molrec_core.errors import FormatError, ReadOnlyError, RecordNotFoundError
 
 try:
     import fcntl
@@ -33,7 +32,7 @@ ZARR_JSON = "zarr.json"
 TEMPORARY = "zarr.json.tmp"
 _MAX_OPEN = 200
 _IOV_MAX = 1000
-_MAX_DOCUMENT = 64 * 2**20
+MAX_DOCUMENT = 64 * 2**20
 
 
 class Store(Protocol):
@@ -44,7 +43,7 @@ class Store(Protocol):
         """Where the record is, for messages."""
         ...
 
-    def get(self, key: str, limit: int = _MAX_DOCUMENT) -> bytes | None:
+    def get(self, key: str, limit: int = MAX_DOCUMENT) -> bytes | None:
         """Return a whole object, refusing one of more than `limit` bytes; None when it is missing."""
         ...
 
@@ -64,7 +63,7 @@ class Store(Protocol):
         """Return the sorted names of (directories, files) right below `key`."""
         ...
 
-    def zarr(self) -> Any:  # noqa: ANN401 - a store of zarr-python, which is imported late
+    def zarr(self) -> Any:
         """Return a read-only store of zarr-python over the same objects."""
         ...
 
@@ -115,7 +114,9 @@ class DirectoryStore:
             for part in directory.split("/") if directory else []:
                 at = f"{at}/{part}"
                 if os.path.islink(at):
-                    raise FormatError.one(directory, "symlink", "a symbolic link inside a record is not followed")
+                    raise FormatError.one(
+                        directory, "symlink", "a symbolic link inside a record is not followed"
+                    )
             self._checked.add(directory)
         return f"{self.root}/{key}" if key else str(self.root)
 
@@ -124,7 +125,9 @@ class DirectoryStore:
             fd = os.open(self._locate(key), flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                raise FormatError.one(key, "symlink", "a symbolic link inside a record is not followed") from None
+                raise FormatError.one(
+                    key, "symlink", "a symbolic link inside a record is not followed"
+                ) from None
             raise
         return fd
 
@@ -146,7 +149,7 @@ class DirectoryStore:
             if not keep:
                 os.close(fd)
 
-    def get(self, key: str, limit: int = _MAX_DOCUMENT) -> bytes | None:
+    def get(self, key: str, limit: int = MAX_DOCUMENT) -> bytes | None:
         """Return a whole object; None when it is missing."""
         try:
             fd = self._open(key)
@@ -157,7 +160,9 @@ class DirectoryStore:
             if not stat.S_ISREG(status.st_mode):
                 return None
             if status.st_size > limit:
-                raise FormatError.one(key, "too_large", f"{status.st_size} bytes where at most {limit} are expected")
+                raise FormatError.one(
+                    key, "too_large", f"{status.st_size} bytes where at most {limit} are expected"
+                )
             data = os.read(fd, status.st_size + 1)
             while len(data) < status.st_size and (more := os.read(fd, status.st_size - len(data))):
                 data += more
@@ -197,7 +202,9 @@ class DirectoryStore:
                 for entry in entries:
                     if entry.is_symlink():
                         raise FormatError.one(
-                            join(key, entry.name), "symlink", "a symbolic link inside a record is not followed"
+                            join(key, entry.name),
+                            "symlink",
+                            "a symbolic link inside a record is not followed",
                         )
                     if entry.is_dir(follow_symlinks=False):
                         directories.append(entry.name)
@@ -207,9 +214,9 @@ class DirectoryStore:
             return [], []
         return sorted(directories), sorted(files)
 
-    def zarr(self) -> Any:  # noqa: ANN401 - a store of zarr-python, which is imported late
+    def zarr(self) -> Any:
         """Return a read-only store of zarr-python over this directory."""
-        from zarr.storage import LocalStore  # noqa: PLC0415 - zarr is imported only when needed
+        from zarr.storage import LocalStore
 
         return LocalStore(self.root, read_only=True)
 
@@ -275,6 +282,14 @@ class DirectoryStore:
         fd = self._create(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             _gather(fd, 0, [data])
+        finally:
+            os.close(fd)
+
+    def truncate(self, key: str, size: int) -> None:
+        """Cut an object to its first `size` bytes."""
+        fd = self._open(key, os.O_WRONLY)
+        try:
+            os.ftruncate(fd, size)
         finally:
             os.close(fd)
 
@@ -375,205 +390,6 @@ def sync_path(path: str | os.PathLike[str]) -> None:
         os.close(fd)
 
 
-def path_exists(path: Path) -> bool:
-    """Whether anything is at `path`, a dangling link included."""
-    return path.exists() or path.is_symlink()
-
-
-def is_directory(path: Path) -> bool:
-    """Whether `path` is a directory."""
-    return path.is_dir()
-
-
-def list_names(path: Path) -> list[str]:
-    """Names of what is in a directory."""
-    return sorted(os.listdir(path))
-
-
-def make_directory(path: Path) -> None:
-    """Make one directory."""
-    path.mkdir(exist_ok=True)
-
-
-def rename_path(path: Path, new: Path) -> None:
-    """Rename a record's directory."""
-    path.rename(new)
-
-
-def replace_path(path: Path, new: Path) -> None:
-    """Rename a file over another."""
-    path.replace(new)
-
-
-def remove_file(path: Path) -> None:
-    """Remove a file if it is there."""
-    path.unlink(missing_ok=True)
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a record's directory."""
-    shutil.rmtree(path)
-
-
-class ZarrStore:
-    """Any store of zarr-python, read-only: object stores, HTTP, memory."""
-
-    def __init__(self, store: Any, path: str = "") -> None:  # noqa: ANN401 - a store of zarr-python
-        self._store = store
-        self._path = path or str(store)
-        self._lock = threading.Lock()
-
-    @property
-    def path(self) -> str:
-        """Where the record is."""
-        return self._path
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle what the zarr store pickles."""
-        return {"store": self._store, "path": self._path}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Open over the unpickled zarr store."""
-        self.__init__(state["store"], state["path"])  # type: ignore[misc]
-
-    def _get(self, key: str, start: int | None = None, stop: int | None = None) -> bytes | None:
-        from zarr.abc.store import RangeByteRequest  # noqa: PLC0415 - zarr is imported only when needed
-        from zarr.core.buffer import default_buffer_prototype  # noqa: PLC0415
-        from zarr.core.sync import sync  # noqa: PLC0415
-
-        byte_range = None if start is None or stop is None else RangeByteRequest(start, stop)
-        found = sync(self._store.get(key, default_buffer_prototype(), byte_range))
-        return None if found is None else found.to_bytes()
-
-    def get(self, key: str, limit: int = _MAX_DOCUMENT) -> bytes | None:
-        """Return a whole object; None when it is missing."""
-        data = self._get(key)
-        if data is not None and len(data) > limit:
-            raise FormatError.one(key, "too_large", f"{len(data)} bytes where at most {limit} are expected")
-        return data
-
-    def size(self, key: str) -> int | None:
-        """Return the length of an object; None when it is missing."""
-        from zarr.core.sync import sync  # noqa: PLC0415
-
-        try:
-            return int(sync(self._store.getsize(key)))
-        except FileNotFoundError:
-            return None
-
-    def read(self, key: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`."""
-        data = self._get(key, offset, offset + length) if length else b""
-        if data is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
-        return data
-
-    def read_into(self, key: str, offset: int, buffers: Sequence[Buffer]) -> int:
-        """Fill `buffers` from `offset`; one request for all of them."""
-        views = [memoryview(b).cast("B") for b in buffers]
-        data = memoryview(self.read(key, offset, sum(len(v) for v in views)))
-        at = 0
-        for view in views:
-            part = data[at : at + len(view)]
-            view[: len(part)] = part
-            at += len(part)
-        return at
-
-    def children(self, key: str) -> tuple[list[str], list[str]]:
-        """Return the names of (directories, files) right below `key`."""
-        from zarr.core.sync import sync  # noqa: PLC0415
-
-        async def gather() -> list[str]:
-            return [name.rstrip("/").rpartition("/")[2] async for name in self._store.list_dir(key)]
-
-        names = sorted(set(sync(gather())))
-        directories = [n for n in names if self._is_directory(join(key, n))]
-        return directories, [n for n in names if n not in directories]
-
-    def _is_directory(self, key: str) -> bool:
-        from zarr.core.sync import sync  # noqa: PLC0415
-
-        async def first() -> bool:
-            async for _ in self._store.list_dir(key):
-                return True
-            return False
-
-        return not sync(self._store.exists(key)) and bool(sync(first()))
-
-    def zarr(self) -> Any:  # noqa: ANN401 - a store of zarr-python
-        """Return the wrapped store."""
-        return self._store
-
-    def close(self) -> None:
-        """Leave the wrapped store to its owner."""
-
-
-_locks: weakref.WeakSet[WriterLock] = weakref.WeakSet()
-
-
-class WriterLock:
-    """The advisory lock of a record's one writer: flock on its directory, nothing left in the store.
-
-    Raises
-    ------
-    LockedError
-        Another live writer holds it.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.supported = fcntl is not None
-        self.pid = os.getpid()
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        _locks.add(self)
-        if fcntl is None:  # pragma: no cover - only where there is no POSIX
-            return
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._drop()
-            msg = "another live writer holds this record; close it first"
-            raise LockedError(msg, loc=str(path)) from None
-        except OSError as error:
-            if error.errno not in {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL}:
-                self._drop()
-                raise
-            self.supported = False
-        self._check_in_place(path)
-
-    def _check_in_place(self, path: str | os.PathLike[str]) -> None:
-        """Refuse a directory that was replaced between its opening and its locking."""
-        try:
-            moved = not os.path.samestat(os.fstat(self._fd), os.stat(path))
-        except FileNotFoundError:
-            moved = True
-        if moved:
-            self.release()
-            msg = "another writer has just replaced this record; try again"
-            raise LockedError(msg, loc=str(path))
-
-    def _drop(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def release(self) -> None:
-        """Give the lock up."""
-        if fcntl is not None and self._fd >= 0 and os.getpid() == self.pid:
-            with contextlib.suppress(OSError):
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
-        self._drop()
-
-
-def _after_fork() -> None:
-    # The child's copy would keep the record locked after the parent has died.
-    for lock in list(_locks):
-        lock._drop()  # noqa: SLF001 - the same module
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
 def require_directory(store: Store) -> DirectoryStore:
     """Return `store` as one that can be written.
 
@@ -590,4 +406,6 @@ def require_directory(store: Store) -> DirectoryStore:
 
 def not_a_record(path: str, found: str) -> RecordNotFoundError:
     """Build the error of a path that holds no record."""
-    return RecordNotFoundError(f"{found}; a record is a directory with a zarr.json, or a *.mrec.zip", loc=path)
+    return RecordNotFoundError(
+        f"{found}; a record is a directory with a zarr.json, or a *.mrec.zip", loc=path
+    )

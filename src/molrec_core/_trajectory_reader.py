@@ -14,11 +14,12 @@ import numpy as np
 
 from molrec_core._array import ArrayReader, open_array
 from molrec_core._block_reader import BlockReader, BoxReader, MetaReader
+from molrec_core._box import Box
 from molrec_core._bulk import read_bulk
 from molrec_core._derive import derive_schema
 from molrec_core._dtypes import refuse
-from molrec_core._frame import Block, Box, Frame
-from molrec_core._group import child_nodes, get_array, get_group
+from molrec_core._fixed import child_nodes, get_array, get_group
+from molrec_core._frame import Block, Frame
 from molrec_core._links import Links
 from molrec_core._node import ArrayNode
 from molrec_core._progression import Progression, read_progression
@@ -34,7 +35,9 @@ def read_nstep(store: Store, attributes: dict[str, Any]) -> int:
     """Return the committed frames: the marker, or the length of ``step`` where there is none (O02, O03)."""
     if "nstep" not in attributes:
         if {"step_progression", "time_progression"} & attributes.keys():
-            raise refuse(KEY, "progression_without_nstep", "a progression without the nstep marker is malformed")
+            raise refuse(
+                KEY, "progression_without_nstep", "a progression without the nstep marker is malformed"
+            )
         step = get_array(store, f"{KEY}/step")
         return 0 if step is None else step.rows
     nstep = attributes["nstep"]
@@ -60,7 +63,9 @@ def open_meta(store: Store, schema: SequenceSchema, nstep: int) -> dict[str, Met
     return readers
 
 
-def open_series(store: Store, name: str, attributes: dict[str, Any], nstep: int) -> Progression | ArrayReader | None:
+def open_series(
+    store: Store, name: str, attributes: dict[str, Any], nstep: int
+) -> Progression | ArrayReader | None:
     """Open ``step`` or ``time``: the attribute wins over an array (S14)."""
     document = attributes.get(f"{name}_progression")
     if document is not None:
@@ -71,7 +76,9 @@ def open_series(store: Store, name: str, attributes: dict[str, Any], nstep: int)
         return None
     want = "i64" if name == "step" else "f64"
     if node.dtype != want or len(node.shape) != 1:
-        raise refuse(key, "series_dtype", f"{node.data_type} of shape {list(node.shape)}; {want} with one axis")
+        raise refuse(
+            key, "series_dtype", f"{node.data_type} of shape {list(node.shape)}; {want} with one axis"
+        )
     if node.rows < nstep:
         raise refuse(key, "array_short", f"{node.rows} values for {nstep} frames")
     return open_array(store, key, node)
@@ -124,7 +131,9 @@ class TrajectoryReader(Sequence[Frame]):
         steps = open_series(self._store, "step", attributes, nstep)
         times = open_series(self._store, "time", attributes, nstep)
         if nstep and steps is None:
-            raise refuse(KEY, "step_missing", f"{nstep} frames, but neither a step_progression nor a step array")
+            raise refuse(
+                KEY, "step_missing", f"{nstep} frames, but neither a step_progression nor a step array"
+            )
         self.schema = schema
         self._nstep = nstep
         self._blocks, self._box, self._meta = blocks, box, meta
@@ -207,7 +216,7 @@ class TrajectoryReader(Sequence[Frame]):
         if self._links.any:
             self._links.check(ordinal, found)
         meta = {key: reader.at(ordinal) for key, reader in self._meta.items()} if self._meta else {}
-        return Frame._trusted(found, self._box.at(ordinal), meta, self._tags())  # noqa: SLF001 - checked parts
+        return Frame._trusted(found, self._box.at(ordinal), meta, self._tags())
 
     def _tags(self) -> dict[str, str]:
         return {key: reader.tag for key, reader in self._meta.items()} if self._meta else {}
@@ -231,10 +240,14 @@ class TrajectoryReader(Sequence[Frame]):
             return None if name == "time" else np.zeros(0, np.int64)
         values = self._expanded.get(name)
         if values is None:
-            values = series.expand(self._nstep) if isinstance(series, Progression) else series.read(0, self._nstep)
+            values = (
+                series.expand(self._nstep) if isinstance(series, Progression) else series.read(0, self._nstep)
+            )
             if name == "step" and (values[1:] <= values[:-1]).any():
                 bad = int(np.argmax(values[1:] <= values[:-1])) + 1
-                raise refuse(f"{KEY}/step", "step_order", f"entry {bad} is {values[bad]} after {values[bad - 1]}")
+                raise refuse(
+                    f"{KEY}/step", "step_order", f"entry {bad} is {values[bad]} after {values[bad - 1]}"
+                )
             values.flags.writeable = False
             self._expanded[name] = values
         return values
@@ -297,11 +310,11 @@ class TrajectoryReader(Sequence[Frame]):
         block: str,
         columns: str | Sequence[str],
         frames: slice | Sequence[int] | None = None,
-        rows: Any = None,  # noqa: ANN401 - anything that indexes rows
+        rows: Any = None,
         out: Array | None = None,
-        dtype: Any = None,  # noqa: ANN401 - a dtype
+        dtype: Any = None,
         factor: float | None = None,
-    ) -> Any:  # noqa: ANN401 - an array, or values and counts
+    ) -> Any:
         """Read columns of many frames at once, decoding nothing else.
 
         Parameters
@@ -337,9 +350,11 @@ class TrajectoryReader(Sequence[Frame]):
             ordinals = np.arange(self._nstep)[frames or slice(None)]
         else:
             ordinals = np.array([self._ordinal(int(i)) for i in frames], dtype=np.int64)
-        return read_bulk(self._reader(block), columns, ordinals, rows=rows, out=out, dtype=dtype, factor=factor)
+        return read_bulk(
+            self._reader(block), columns, ordinals, rows=rows, out=out, dtype=dtype, factor=factor
+        )
 
-    def dask(self, block: str, columns: str | Sequence[str]) -> Any:  # noqa: ANN401 - a dask array
+    def dask(self, block: str, columns: str | Sequence[str]) -> Any:
         """Return columns of every frame as a lazy dask array, cut at chunk borders.
 
         Shape (n_frames, rows[, columns][, trailing]).
@@ -349,7 +364,7 @@ class TrajectoryReader(Sequence[Frame]):
         FormatError
             ``ragged``: row counts differ, so there is no such array.
         """
-        from molrec_core._bulk import dask_array  # noqa: PLC0415 - dask is an extra
+        from molrec_core._bulk import dask_array
 
         return dask_array(self, self._reader(block), columns)
 
@@ -399,4 +414,3 @@ class FrameView(Sequence[Frame]):
     def __repr__(self) -> str:
         """Return the number of frames."""
         return f"FrameView({len(self)} frames)"
-

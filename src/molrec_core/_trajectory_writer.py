@@ -21,9 +21,10 @@ from molrec_core._codecs import Compression
 from molrec_core._column import land
 from molrec_core._commit import Committer, create, execute, replace
 from molrec_core._document import checked_document
+from molrec_core._fixed import get_group
 from molrec_core._forcefield import ForceField, write_forcefield
 from molrec_core._frame import Frame
-from molrec_core._group import get_group, read_frame
+from molrec_core._group import read_frame
 from molrec_core._node import group_document
 from molrec_core._restore import Restorer
 from molrec_core._root import Root, write_failed
@@ -98,6 +99,7 @@ class TrajectoryWriter:
                 self._sections["system"] = system
             if forcefield is not None:
                 write_forcefield(self._root.store, forcefield, dict(meta or {}))
+            self._root.settle()
         except OSError as error:
             self._root.abandon()
             raise write_failed(error, os.fspath(path), "creation") from error
@@ -114,7 +116,9 @@ class TrajectoryWriter:
         expected_frames: int | None,
     ) -> None:
         if flush_every is not None and flush_every < 1:
-            raise SchemaError.one("", "flush_every", f"flush_every is {flush_every}; an integer >= 1 is expected")
+            raise SchemaError.one(
+                "", "flush_every", f"flush_every is {flush_every}; an integer >= 1 is expected"
+            )
         self._compression = compression
         self._flush_every = flush_every
         self._flush_seconds = flush_seconds
@@ -284,7 +288,9 @@ class TrajectoryWriter:
             raise LockedError(msg, loc=self._root.store.path, kind="forked")
         if self._failed is not None:
             raise CommitError(
-                f"an earlier write failed ({self._failed.message})", path=self._failed.path, stage=self._failed.stage
+                f"an earlier write failed ({self._failed.message})",
+                path=self._failed.path,
+                stage=self._failed.stage,
             ) from self._failed
 
     def _start(self, frame: Frame, step: int | None, time: float | None) -> SequenceWriter:
@@ -342,7 +348,9 @@ class TrajectoryWriter:
             with self._lock:
                 self._check_usable()
                 sequence = self._sequence
-                if sequence is None or (not final and sequence.frames == self._committed and not self._root.waiting):
+                if sequence is None or (
+                    not final and sequence.frames == self._committed and not self._root.waiting
+                ):
                     self._committer.done()
                     return
                 self._since_flush = 0
@@ -353,7 +361,9 @@ class TrajectoryWriter:
                 execute(self._root.store, plan, self._root.known)
                 self._root.publish()
             except OSError as error:
-                failed = error if isinstance(error, CommitError) else write_failed(error, self.path, "overwrite")
+                failed = (
+                    error if isinstance(error, CommitError) else write_failed(error, self.path, "overwrite")
+                )
                 self._failed = failed
                 raise failed from error
             with self._lock:
@@ -449,7 +459,9 @@ class TrajectoryWriter:
         with self._commit_lock:
             try:
                 replace(
-                    self._root.store, (f"status/{ZARR_JSON}", group_document(checked, "status")), self._root.known
+                    self._root.store,
+                    (f"status/{ZARR_JSON}", group_document(checked, "status")),
+                    self._root.known,
                 )
             except OSError as error:
                 raise write_failed(error, self.path, "status") from error
@@ -462,7 +474,12 @@ class TrajectoryWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close; after an error, a record that is not committed anywhere yet is given up."""
-        if kind is not None and not self._closed and self._committed == 0 and (self._root.waiting or not len(self)):
+        if (
+            kind is not None
+            and not self._closed
+            and self._committed == 0
+            and (self._root.waiting or not len(self))
+        ):
             self.abandon()
         else:
             self.close()
@@ -470,18 +487,20 @@ class TrajectoryWriter:
     def __del__(self) -> None:
         """Commit what was appended, and say that the writer was left open."""
         if not getattr(self, "_closed", True) and self._pid == os.getpid():
-            warnings.warn(f"{self.path}: the writer was not closed", ResourceWarning, stacklevel=2, source=self)
+            warnings.warn(
+                f"{self.path}: the writer was not closed", ResourceWarning, stacklevel=2, source=self
+            )
             self.close()
 
 
-def _weakly(writer: TrajectoryWriter) -> Any:  # noqa: ANN401 - a callable
+def _weakly(writer: TrajectoryWriter) -> Any:
     """Commit through a weak reference: the timer must not keep a forgotten writer alive."""
     reference = weakref.ref(writer)
 
     def commit() -> None:
         alive = reference()
-        if alive is not None and not alive._closed:  # noqa: SLF001 - one class
-            alive._commit(final=False)  # noqa: SLF001
+        if alive is not None and not alive._closed:
+            alive._commit(final=False)
 
     return commit
 
@@ -502,7 +521,9 @@ def _plain(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if document is None else dict(document)
 
 
-def _pinned(schema: SequenceSchema | None, precision: float | Mapping[str, float] | None) -> SequenceSchema | None:
+def _pinned(
+    schema: SequenceSchema | None, precision: float | Mapping[str, float] | None
+) -> SequenceSchema | None:
     if schema is None:
         return None
     schema = schema.copy()

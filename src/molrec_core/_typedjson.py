@@ -25,7 +25,7 @@ _BOUNDS = {
 }
 
 
-def loads(data: bytes | str, loc: str) -> Any:  # noqa: ANN401 - JSON is any of six types
+def loads(data: bytes | str, loc: str) -> Any:
     """Parse strict JSON: UTF-8, no NaN tokens, no duplicate keys, no numbers that overflow.
 
     Raises
@@ -110,7 +110,7 @@ def check_document(value: object, loc: str, depth: int = 0) -> None:
         raise SchemaError.one(loc, "not_json", f"a {type(value).__name__} is not a JSON value")
 
 
-def coerce(value: object, tag: str, loc: str) -> Any:  # noqa: ANN401 - the value of any tag
+def coerce(value: object, tag: str, loc: str) -> Any:
     """Return `value` as the in-memory form of `tag`, only where that is exact (ragged chapter).
 
     Scalars come back as Python values, vectors as an array of the tag's dtype.
@@ -140,12 +140,14 @@ def _coerce_vector(value: object, tag: str, loc: str) -> np.ndarray[Any, Any]:
         return value.copy()
     items = value.tolist() if isinstance(value, np.ndarray) else value
     if not isinstance(items, list | tuple) or len(items) != spec.width:
-        raise SchemaError.one(loc, "meta_value", f"{value!r} is not a {tag}: {spec.width} values are expected")
+        raise SchemaError.one(
+            loc, "meta_value", f"{value!r} is not a {tag}: {spec.width} values are expected"
+        )
     items = [item.item() if isinstance(item, np.generic) else item for item in items]
     return np.array([_scalar(item, spec.element, tag, loc) for item in items], dtype=dtype)
 
 
-def _scalar(value: object, element: str, tag: str, loc: str) -> Any:  # noqa: ANN401 - the value of any tag
+def _scalar(value: object, element: str, tag: str, loc: str) -> Any:
     if element == "bool":
         if isinstance(value, bool):
             return value
@@ -172,7 +174,7 @@ def _is_exact_float(value: int) -> bool:
         return False
 
 
-def encode(value: object, tag: str) -> Any:  # noqa: ANN401 - JSON is any of six types
+def encode(value: object, tag: str) -> Any:
     """Spell a coerced value of `tag` in typed JSON (checklist J01 to J05)."""
     if tag == "json":
         return value
@@ -182,7 +184,7 @@ def encode(value: object, tag: str) -> Any:  # noqa: ANN401 - JSON is any of six
     return _encode_scalar(value, spec.element)
 
 
-def _encode_scalar(value: Any, element: str) -> Any:  # noqa: ANN401 - JSON is any of six types
+def _encode_scalar(value: Any, element: str) -> Any:
     if element == "f64" and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if element in _BOUNDS and abs(value) > _EXACT:
@@ -190,7 +192,7 @@ def _encode_scalar(value: Any, element: str) -> Any:  # noqa: ANN401 - JSON is a
     return value
 
 
-def decode(value: object, tag: str, loc: str) -> Any:  # noqa: ANN401 - the value of any tag
+def decode(value: object, tag: str, loc: str) -> Any:
     """Read typed JSON back under `tag`; any other form is refused (checklist J04, J06, J07).
 
     Raises
@@ -209,7 +211,7 @@ def decode(value: object, tag: str, loc: str) -> Any:  # noqa: ANN401 - the valu
     return np.array(items, dtype=COLUMN_DTYPES[spec.element][0])
 
 
-def _decode_scalar(value: object, element: str, tag: str, loc: str) -> Any:  # noqa: ANN401 - the value of any tag
+def _decode_scalar(value: object, element: str, tag: str, loc: str) -> Any:
     if element == "f64" and isinstance(value, str) and value in _NON_FINITE:
         return _NON_FINITE[value]
     if element == "f64" and isinstance(value, int) and not isinstance(value, bool):
@@ -228,11 +230,13 @@ def _decode_scalar(value: object, element: str, tag: str, loc: str) -> Any:  # n
 
 def _wide_integer(text: str, tag: str, loc: str) -> int:
     digits = text.removeprefix("-")
-    if digits.isascii() and digits.isdigit() and len(digits) <= 20 and digits[0] != "0":  # noqa: PLR2004 - digits of 2**64
+    if digits.isascii() and digits.isdigit() and len(digits) <= 20 and digits[0] != "0":
         number = int(text)
         if abs(number) > _EXACT:
             return number
-    raise refuse(loc, "meta_value", f"the string {text!r} is not an integer beyond 2**53, which a {tag} takes")
+    raise refuse(
+        loc, "meta_value", f"the string {text!r} is not an integer beyond 2**53, which a {tag} takes"
+    )
 
 
 def infer(value: object) -> str:
@@ -279,7 +283,7 @@ def element_array(values: list[Any], tag: str) -> np.ndarray[Any, Any]:
     return np.array(values, dtype=dtype).reshape(len(values), *spec.trailing)
 
 
-def element_value(item: Any, tag: str, loc: str) -> Any:  # noqa: ANN401 - the value of any tag
+def element_value(item: Any, tag: str, loc: str) -> Any:
     """Return one stored item of a meta array as the in-memory value of its tag."""
     if tag == "json":
         return loads(str(item), loc)

@@ -19,9 +19,10 @@ from molrec_core._change import off_grid
 from molrec_core._csr import Index
 from molrec_core._derive import derive_schema
 from molrec_core._document import check_section
+from molrec_core._fixed import child_nodes, get_group, get_node
 from molrec_core._forcefield import read_forcefield
 from molrec_core._frame import Block, Frame
-from molrec_core._group import META_TYPES, VALIDITY, child_nodes, get_group, get_node, read_frame
+from molrec_core._group import META_TYPES, VALIDITY, read_frame
 from molrec_core._links import Links, highest_row
 from molrec_core._locate import locate
 from molrec_core._metrics import MetricsReader
@@ -41,7 +42,7 @@ _INDEX_ARRAYS = frozenset({"step_index", "offset", VALIDITY})
 
 
 def validate(
-    path: Any,  # noqa: ANN401 - a path, URL or store
+    path: Any,
     *,
     deep: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -97,7 +98,7 @@ class Validator:
         self._sections: dict[str, Frame] = {}
         self._dead = 0
 
-    def _try(self, read: Callable[..., T], *args: Any, **options: Any) -> T | None:  # noqa: ANN401 - any reader
+    def _try(self, read: Callable[..., T], *args: Any, **options: Any) -> T | None:
         """Call a reader; what it refuses becomes a finding, and the run goes on."""
         try:
             return read(*args, **options)
@@ -117,7 +118,9 @@ class Validator:
             if not self.problems.found:
                 raise not_a_record(self.store.path, "there is no zarr.json")
             return
-        groups = {name: self._try(get_group, self.store, name) for name in ("meta", "status", "method", *SUFFICIENT)}
+        groups = {
+            name: self._try(get_group, self.store, name) for name in ("meta", "status", "method", *SUFFICIENT)
+        }
         meta = groups["meta"].attributes if groups["meta"] is not None else {}
         for name in ("meta", "status", "method"):
             group = groups[name]
@@ -154,7 +157,9 @@ class Validator:
         types = group.attributes.get(META_TYPES)
         for key in types if isinstance(types, dict) else ():
             if key not in group.attributes:
-                self._warn(f"{name}/{key}", "stale_meta_type", f"{META_TYPES} has a tag for a key the document lacks")
+                self._warn(
+                    f"{name}/{key}", "stale_meta_type", f"{META_TYPES} has a tag for a key the document lacks"
+                )
         frame = self._try(read_frame, self.store, name, group, sections=self._find)
         if frame is None:
             return
@@ -176,14 +181,20 @@ class Validator:
         values = block[column] if mask is None else block[column][mask]
         count = int(off_grid(np.ascontiguousarray(values), precision).sum())
         if count:
-            self._warn(loc, "off_grid", f"{count} values are not on the grid of the declared precision {precision:g}")
+            self._warn(
+                loc, "off_grid", f"{count} values are not on the grid of the declared precision {precision:g}"
+            )
 
     def _check_endpoints(self, loc: str, block: Block, atoms: int) -> None:
         for column in ENDPOINTS:
             if column in block and column not in block.targets and block[column].dtype == np.uint64:
                 highest = highest_row(block, column)
                 if highest >= atoms:
-                    self._warn(join(loc, column), "endpoint_out_of_range", f"row {highest} of atoms, which has {atoms} rows")
+                    self._warn(
+                        join(loc, column),
+                        "endpoint_out_of_range",
+                        f"row {highest} of atoms, which has {atoms} rows",
+                    )
 
     # -- the trajectory
 
@@ -192,15 +203,21 @@ class Validator:
         if nstep is None:
             return
         pinned = group.attributes.get("sequence_schema")
-        schema = self._try(lambda: derive_schema(self.store, nstep) if pinned is None else SequenceSchema.from_json(pinned))
+        schema = self._try(
+            lambda: derive_schema(self.store, nstep) if pinned is None else SequenceSchema.from_json(pinned)
+        )
         for name in ("step", "time"):
             series = self._try(open_series, self.store, name, group.attributes, nstep)
             if isinstance(series, ArrayReader):
                 self._check_series(name, series, nstep)
             elif isinstance(series, Progression) and self.store.children(f"{KEY}/{name}") != ([], []):
-                self._warn(f"{KEY}/{name}", "leftover", "an array beside its progression; molrec repair removes it")
+                self._warn(
+                    f"{KEY}/{name}", "leftover", "an array beside its progression; molrec repair removes it"
+                )
             elif name == "step" and series is None and nstep and not self.problems.errors:
-                self.problems.add(KEY, "step_missing", f"{nstep} frames, but neither a step_progression nor a step array")
+                self.problems.add(
+                    KEY, "step_missing", f"{nstep} frames, but neither a step_progression nor a step array"
+                )
         box = self._try(BoxReader, self.store, nstep)
         if box is not None and self._try(lambda: box.ordinals) is not None:
             for ordinal in box.ordinals.tolist():
@@ -210,8 +227,15 @@ class Validator:
         meta = self._try(open_meta, self.store, schema, nstep)
         for reader in (meta or {}).values():
             self._try(reader.all)
-        blocks = {name: self._try(BlockReader, self.store, name, spec, nstep) for name, spec in schema.blocks.items()}
-        sound = {name: block for name, block in blocks.items() if block is not None and self._try(lambda b=block: b.index)}
+        blocks = {
+            name: self._try(BlockReader, self.store, name, spec, nstep)
+            for name, spec in schema.blocks.items()
+        }
+        sound = {
+            name: block
+            for name, block in blocks.items()
+            if block is not None and self._try(lambda b=block: b.index)
+        }
         if len(sound) == len(schema.blocks):
             self._check_links(schema, sound, nstep)
         for name, block in sound.items():
@@ -221,7 +245,9 @@ class Validator:
         values = self._try(series.read, 0, nstep)
         if name == "step" and values is not None and (values[1:] <= values[:-1]).any():
             bad = int(np.argmax(values[1:] <= values[:-1])) + 1
-            self.problems.add(f"{KEY}/step", "step_order", f"entry {bad} is {values[bad]} after {values[bad - 1]}")
+            self.problems.add(
+                f"{KEY}/step", "step_order", f"entry {bad} is {values[bad]} after {values[bad - 1]}"
+            )
 
     def _check_links(self, schema: SequenceSchema, blocks: dict[str, BlockReader], nstep: int) -> None:
         """Check references, alignment and the system's rows at every ordinal where anything changes."""
@@ -245,11 +271,23 @@ class Validator:
     def _check_block(self, name: str, block: BlockReader) -> None:
         for child, node in child_nodes(self.store, block.key).items():
             if child not in block.columns and child not in _INDEX_ARRAYS and isinstance(node, ArrayNode):
-                self._warn(join(block.key, child), "unknown_column", "an array the declaration does not name is not read")
+                self._warn(
+                    join(block.key, child),
+                    "unknown_column",
+                    "an array the declaration does not name is not read",
+                )
         if block.index.n_updates and any(r.rows > block.index.total_rows for r in block.columns.values()):
-            self._warn(block.key, "uncommitted_tail", "columns are longer than the committed rows; molrec repair cuts them")
-        if block._sparse is None and self.store.children(join(block.key, "offset")) != ([], []):  # noqa: SLF001
-            self._warn(join(block.key, "offset"), "leftover", "an offset without a step_index; molrec repair removes it")
+            self._warn(
+                block.key,
+                "uncommitted_tail",
+                "columns are longer than the committed rows; molrec repair cuts them",
+            )
+        if block._sparse is None and self.store.children(join(block.key, "offset")) != ([], []):
+            self._warn(
+                join(block.key, "offset"),
+                "leftover",
+                "an offset without a step_index; molrec repair removes it",
+            )
         if not self.deep:
             return
         for update in range(block.index.n_updates):
@@ -301,4 +339,3 @@ def _dead_bytes(reader: ChunkedReader) -> Iterator[int]:
         if size is not None:
             live = sum(length for offset, length in reader.entries(shard) if offset != 2**64 - 1)
             yield max(0, size - live - index_bytes(layout.chunks_per_shard, crc=layout.index_crc))
-

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from molrec_core._store import ZARR_JSON, _MAX_DOCUMENT, _scatter
+from molrec_core._store import MAX_DOCUMENT, ZARR_JSON, _scatter
 from molrec_core.errors import FormatError
 
 if TYPE_CHECKING:
@@ -90,13 +90,21 @@ class ZipStore:
             if info.is_dir():
                 continue
             if info.filename in members:
-                raise FormatError.one(self._path, "zip_duplicate", f"the member {info.filename!r} occurs twice")
+                raise FormatError.one(
+                    self._path, "zip_duplicate", f"the member {info.filename!r} occurs twice"
+                )
             members[info.filename] = info
         members = _without_leading_directory(members)
         for name, info in members.items():
-            if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1 or info.compress_size != info.file_size:
+            if (
+                info.compress_type != zipfile.ZIP_STORED
+                or info.flag_bits & 0x1
+                or info.compress_size != info.file_size
+            ):
                 raise FormatError.one(
-                    name, "zip_compressed", "the member is compressed or encrypted; unzip the archive and pack it again"
+                    name,
+                    "zip_compressed",
+                    "the member is compressed or encrypted; unzip the archive and pack it again",
                 )
         return members
 
@@ -117,7 +125,9 @@ class ZipStore:
         if start is None:
             header = self._pread(info.header_offset, _LOCAL_HEADER.size)
             if len(header) < _LOCAL_HEADER.size or header[:4] != _LOCAL_MAGIC:
-                raise FormatError.one(key, "bad_zip", "the member's local header is not where the directory says")
+                raise FormatError.one(
+                    key, "bad_zip", "the member's local header is not where the directory says"
+                )
             fields = _LOCAL_HEADER.unpack(header)
             start = info.header_offset + _LOCAL_HEADER.size + fields[9] + fields[10]
             self._starts[key] = start
@@ -126,20 +136,24 @@ class ZipStore:
     def _pread(self, offset: int, length: int) -> bytes:
         if self._local:
             data = os.pread(self._file.fileno(), length, offset)
-            while len(data) < length and (more := os.pread(self._file.fileno(), length - len(data), offset + len(data))):
+            while len(data) < length and (
+                more := os.pread(self._file.fileno(), length - len(data), offset + len(data))
+            ):
                 data += more
             return data
         with self._lock:
             self._file.seek(offset)
             return self._file.read(length)
 
-    def get(self, key: str, limit: int = _MAX_DOCUMENT) -> bytes | None:
+    def get(self, key: str, limit: int = MAX_DOCUMENT) -> bytes | None:
         """Return a whole member; None when it is missing."""
         info = self._members.get(key)
         if info is None:
             return None
         if info.file_size > limit:
-            raise FormatError.one(key, "too_large", f"{info.file_size} bytes where at most {limit} are expected")
+            raise FormatError.one(
+                key, "too_large", f"{info.file_size} bytes where at most {limit} are expected"
+            )
         return self._pread(self._start(key, info), info.file_size)
 
     def size(self, key: str) -> int | None:
@@ -177,10 +191,10 @@ class ZipStore:
         directories, files = self._tree.get(key, (set(), set()))
         return sorted(directories), sorted(files)
 
-    def zarr(self) -> Any:  # noqa: ANN401 - a store of zarr-python, which is imported late
+    def zarr(self) -> Any:
         """Return a read-only store of zarr-python over the members, whatever directory leads them."""
-        from zarr.storage import MemoryStore  # noqa: PLC0415 - zarr is imported only when needed
-        from zarr.core.buffer import default_buffer_prototype  # noqa: PLC0415
+        from zarr.core.buffer import default_buffer_prototype
+        from zarr.storage import MemoryStore
 
         return MemoryStore(_Members(self, default_buffer_prototype().buffer.from_bytes), read_only=True)
 
@@ -193,11 +207,11 @@ class _Members(dict[str, Any]):
     """The members as the dict a zarr MemoryStore reads: fetched when asked for."""
 
     def __init__(self, store: ZipStore, wrap: Callable[[bytes], Any]) -> None:
-        super().__init__(dict.fromkeys(store._members))  # noqa: SLF001 - the same module
+        super().__init__(dict.fromkeys(store._members))
         self._store = store
         self._wrap = wrap
 
-    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - a zarr Buffer
+    def __getitem__(self, key: str) -> Any:
         data = self._store.get(key, limit=2**62)
         if data is None:
             raise KeyError(key)
@@ -219,7 +233,9 @@ _MODE = 0o100644 << 16
 _PIECE = 2**22
 
 
-def write_zip(path: Path, store: Any, keys: Sequence[str], progress: Callable[[int], None] | None = None) -> None:  # noqa: ANN401
+def write_zip(
+    path: Path, store: Any, keys: Sequence[str], progress: Callable[[int], None] | None = None
+) -> None:
     """Write the files `keys` of a store as an archive: stored, in the order given, stamped alike (Z01, Z02)."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for key in keys:

@@ -69,7 +69,9 @@ def manager() -> tuple[pluggy.PluginManager, tuple[Plugin, ...]]:
             error = f"needs {missing.name}"
         except Exception as failure:  # noqa: BLE001 - a plugin may raise anything at import
             error = f"{type(failure).__name__}: {failure}"
-            warnings.warn(f"plugin {entry.name} of {distribution} failed: {error}", PluginWarning, stacklevel=2)
+            warnings.warn(
+                f"plugin {entry.name} of {distribution} failed: {error}", PluginWarning, stacklevel=2
+            )
         found.append(Plugin(entry.name, distribution, error))
     return plugins, tuple(found)
 

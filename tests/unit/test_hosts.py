@@ -16,7 +16,8 @@ from hypothesis.extra import numpy as stnp
 
 from molrec_core import hosts
 from molrec_core._dtypes import CANONICAL, CANONICAL_META, COLUMN_DTYPES, name_problem
-from molrec_core._frame import Block, Box, Frame
+from molrec_core._frame import Block, Frame
+from molrec_core._box import Box
 from molrec_core._schema import SequenceSchema
 from molrec_core._typedjson import check_document, dumps, loads
 from molrec_core.errors import FormatError, SchemaError

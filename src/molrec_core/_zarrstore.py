@@ -1,0 +1,106 @@
+"""Any store of zarr-python as a store of ours: object stores, HTTP, memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from molrec_core._codecs import Buffer
+from molrec_core._store import MAX_DOCUMENT, join
+from molrec_core.errors import FormatError
+
+
+class ZarrStore:
+    """Any store of zarr-python, read-only: object stores, HTTP, memory."""
+
+    def __init__(self, store: Any, path: str = "") -> None:
+        self._store = store
+        self._path = path or str(store)
+        self._lock = threading.Lock()
+
+    @property
+    def path(self) -> str:
+        """Where the record is."""
+        return self._path
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle what the zarr store pickles."""
+        return {"store": self._store, "path": self._path}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Open over the unpickled zarr store."""
+        self.__init__(state["store"], state["path"])  # type: ignore[misc]
+
+    def _get(self, key: str, start: int | None = None, stop: int | None = None) -> bytes | None:
+        from zarr.abc.store import RangeByteRequest
+        from zarr.core.buffer import default_buffer_prototype
+        from zarr.core.sync import sync
+
+        byte_range = None if start is None or stop is None else RangeByteRequest(start, stop)
+        found = sync(self._store.get(key, default_buffer_prototype(), byte_range))
+        return None if found is None else found.to_bytes()
+
+    def get(self, key: str, limit: int = MAX_DOCUMENT) -> bytes | None:
+        """Return a whole object; None when it is missing."""
+        data = self._get(key)
+        if data is not None and len(data) > limit:
+            raise FormatError.one(key, "too_large", f"{len(data)} bytes where at most {limit} are expected")
+        return data
+
+    def size(self, key: str) -> int | None:
+        """Return the length of an object; None when it is missing."""
+        from zarr.core.sync import sync
+
+        try:
+            return int(sync(self._store.getsize(key)))
+        except FileNotFoundError:
+            return None
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`."""
+        data = self._get(key, offset, offset + length) if length else b""
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+        return data
+
+    def read_into(self, key: str, offset: int, buffers: Sequence[Buffer]) -> int:
+        """Fill `buffers` from `offset`; one request for all of them."""
+        views = [memoryview(b).cast("B") for b in buffers]
+        data = memoryview(self.read(key, offset, sum(len(v) for v in views)))
+        at = 0
+        for view in views:
+            part = data[at : at + len(view)]
+            view[: len(part)] = part
+            at += len(part)
+        return at
+
+    def children(self, key: str) -> tuple[list[str], list[str]]:
+        """Return the names of (directories, files) right below `key`."""
+        from zarr.core.sync import sync
+
+        async def gather() -> list[str]:
+            return [name.rstrip("/").rpartition("/")[2] async for name in self._store.list_dir(key)]
+
+        names = sorted(set(sync(gather())))
+        directories = [n for n in names if self._is_directory(join(key, n))]
+        return directories, [n for n in names if n not in directories]
+
+    def _is_directory(self, key: str) -> bool:
+        from zarr.core.sync import sync
+
+        async def first() -> bool:
+            async for _ in self._store.list_dir(key):
+                return True
+            return False
+
+        return not sync(self._store.exists(key)) and bool(sync(first()))
+
+    def zarr(self) -> Any:
+        """Return the wrapped store."""
+        return self._store
+
+    def close(self) -> None:
+        """Leave the wrapped store to its owner."""
