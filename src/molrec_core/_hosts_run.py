@@ -17,7 +17,7 @@ import numpy as np
 
 from molrec_core._record import Record, open_record
 from molrec_core._root import record_path
-from molrec_core._store import is_directory, list_names, path_exists
+from molrec_core._paths import is_directory, list_names, path_exists
 from molrec_core._trajectory_writer import TrajectoryWriter
 from molrec_core.errors import (
     ClosedError,
@@ -110,6 +110,8 @@ class RunRecord:
         ------
         FormatError
             What is there breaks the contract.
+        RecordExistsError
+            ``no_frames``: it holds other sections than a reporter lays down, and no frames.
         """
         if not self.resumed:
             return None
@@ -129,6 +131,12 @@ class RunRecord:
             record.close()
             self._overwrite = True
             return None
+        if frames == 0:
+            raise RecordExistsError(
+                f"the record holds {', '.join(record.sections)} and no frames to go on with; write to a new one",
+                kind="no_frames",
+                loc=self.path,
+            )
         return record
 
     def start(
