@@ -12,7 +12,9 @@ from molrec_core._box import Box
 from molrec_core._codecs import Compression
 from molrec_core._forcefield import ForceField
 from molrec_core._frame import Block, Frame
-from molrec_core._metrics import MetricsReader
+from molrec_core._metrics import MetricSeries, MetricsReader
+from molrec_core._metrics_fold import find_metrics_logs, fold_metrics
+from molrec_core._metrics_log import MetricEvent, MetricsWriter
 from molrec_core._observables import Observable
 from molrec_core._pack import pack, unpack
 from molrec_core._record import (
@@ -23,15 +25,14 @@ from molrec_core._record import (
     read_mrec_meta,
     read_mrec_system,
     read_mrec_trajectory,
-    write_mrec,
-    write_mrec_system,
-    write_mrec_trajectory,
 )
 from molrec_core._repair import repair
 from molrec_core._schema import SequenceSchema
-from molrec_core._trajectory_reader import FrameView, TrajectoryReader
+from molrec_core._trajectory_reader import TrajectoryReader
 from molrec_core._trajectory_writer import TrajectoryWriter
 from molrec_core._validate import validate
+from molrec_core._view import FrameView
+from molrec_core._write import write_mrec, write_mrec_system, write_mrec_trajectory
 from molrec_core.errors import (
     ChecksumError,
     ClosedError,
@@ -61,7 +62,10 @@ __all__ = [
     "Frame",
     "FrameView",
     "LockedError",
+    "MetricEvent",
+    "MetricSeries",
     "MetricsReader",
+    "MetricsWriter",
     "Observable",
     "Problem",
     "ReadOnlyError",
@@ -77,6 +81,8 @@ __all__ = [
     "TrajectoryWriter",
     "UnitError",
     "UnsupportedVersionError",
+    "find_metrics_logs",
+    "fold_metrics",
     "mrec_sections",
     "open_record",
     "pack",
