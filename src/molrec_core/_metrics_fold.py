@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from molrec_core._commit import create
+from molrec_core._commit import create, settle_tree
 from molrec_core._fixed import get_group, write_array
 from molrec_core._lock import WriterLock
 from molrec_core._metrics import DENSE, MetricSeries, MetricsReader, Points
@@ -95,7 +95,7 @@ def _fold(store: DirectoryStore) -> int:
     for key, series in whole.items():
         _replace_series(store, key, series)
     create(store, [(f"{SECTION}/{p}/{ZARR_JSON}", group_document({}, SECTION)) for p in DENSE], known)
-    settle(store, SECTION)
+    settle_tree(store, SECTION)
     create(store, [(join(SECTION, ZARR_JSON), group_document(unclaimed | claims, SECTION, base))], known)
     return reader.past
 
