@@ -29,7 +29,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("_series", "_block_writer", "_sequence"),  # a trajectory that grows
     ("_derive", "_block_reader", "_box_reader", "_bulk", "_view", "_trajectory_reader"),  # a trajectory that is read
     ("_forcefield_rules", "_forcefield_links", "_forcefield", "_observables"),  # the other sections
-    ("_restore", "_root", "_trajectory_writer"),  # a record that is written
+    ("_restore", "_root", "_taking_up", "_pinning", "_trajectory_writer"),  # a record that is written
     ("_metrics_log", "_metrics", "_metrics_fold"),  # a log that grows beside it
     ("_locate", "_record", "_write", "_pack", "_validate", "_repair", "_diff", "_summary", "_picture"),  # a whole record
     ("__init__",),  # the public names

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from molrec_core import _parallel
-from molrec_core._codecs import CodecError, checksum
+from molrec_core._codecs import checksum
 from molrec_core._dtypes import COLUMN_DTYPES, STRING, refuse
 from molrec_core._extents import spans
 from molrec_core._node import ArrayNode, Layout
 from molrec_core._shard import EMPTY, decode_index, index_bytes
 from molrec_core._store import Store, join
-from molrec_core.errors import ChecksumError, FormatError
+from molrec_core.errors import ChecksumError, CodecError, FormatError
 
 Array = np.ndarray[Any, Any]
 _RUN_BYTES = 2**20

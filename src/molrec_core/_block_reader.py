@@ -14,21 +14,17 @@ from typing import Any
 import numpy as np
 
 from molrec_core._array import ArrayReader, open_array
-from molrec_core._box import Box
 from molrec_core._csr import ABSENT, Index, RegularIndex, SparseIndex, checked_offset, checked_step_index
+from molrec_core._declaration import BlockSchema, read_structural_shape
 from molrec_core._dtypes import COLUMN_DTYPES, TAGS, refuse
 from molrec_core._fixed import child_nodes, get_array, get_group, get_node
 from molrec_core._frame import Block
 from molrec_core._group import (
     VALIDITY,
-    check_box_array,
     check_column,
     check_mask,
-    make_box,
-    read_cell_defined,
 )
 from molrec_core._node import ArrayNode, GroupNode
-from molrec_core._schema import BlockSchema, read_structural_shape
 from molrec_core._store import Store, join
 from molrec_core._typedjson import element_value
 
@@ -257,117 +253,6 @@ class BlockReader:
         return {**self.__dict__, "_window": None, "_last": None}
 
 
-class BoxReader:
-    """The cell: from attributes while it never changed, from arrays else."""
-
-    def __init__(self, store: Store, nstep: int) -> None:
-        self.key = key = "trajectory/box"
-        self.nstep = nstep
-        self.store = store
-        self.fixed: Box | None = None
-        self._arrays: dict[str, ArrayReader] = {}
-        self._updates: tuple[Array, dict[str, Array]] | None = None
-        self.defined = True
-        group = get_group(store, key)
-        if group is None:
-            return
-        self.defined = read_cell_defined(group.attributes, key)
-        vectors = get_array(store, join(key, "vectors"))
-        if vectors is None:
-            self._read_attributes(group)
-            return
-        for name, trailing in (("vectors", (3, 3)), ("origin", (3,)), ("boundary", (3,))):
-            node = get_array(store, join(key, name)) if name != "vectors" else vectors
-            if node is not None:
-                check_box_array(node, trailing, join(key, name), leading=True)
-                self._arrays[name] = open_array(store, join(key, name), node)
-        index = get_array(store, join(key, "step_index"))
-        if index is not None:
-            if index.dtype != "u64" or len(index.shape) != 1:
-                raise refuse(
-                    join(key, "step_index"), "index_dtype", f"{index.data_type} of shape {list(index.shape)}"
-                )
-            self._arrays["step_index"] = open_array(store, join(key, "step_index"), index)
-
-    def _read_attributes(self, group: GroupNode) -> None:
-        stored = group.attributes.get("vectors")
-        if stored is None:
-            return
-        parts = {
-            name: self._attribute(name, group.attributes.get(name), shape)
-            for name, shape in (("vectors", (3, 3)), ("origin", (3,)), ("boundary", (3,)))
-        }
-        vectors = parts["vectors"]
-        assert vectors is not None
-        box = make_box(self.key, vectors, parts["origin"], parts["boundary"], defined=self.defined)
-        self.fixed = box if self.nstep else None
-
-    def _attribute(self, name: str, value: object, shape: tuple[int, ...]) -> Array | None:
-        if value is None:
-            return None
-        kind = bool if name == "boundary" else (int, float)
-        rows = value if isinstance(value, list) else [value]
-        flat = [x for row in rows for x in (row if isinstance(row, list) else [row])]
-        good = all(isinstance(x, kind) and isinstance(x, bool) == (kind is bool) for x in flat)
-        array = (
-            np.array(value, dtype=bool if kind is bool else float) if good and _regular(rows) else np.empty(0)
-        )
-        if array.shape != shape:
-            raise refuse(
-                self.key,
-                "box_shape",
-                f"{name} is {value!r}; {'flags' if kind is bool else 'numbers'} of shape {shape}",
-            )
-        return array
-
-    def _load(self) -> tuple[Array, dict[str, Array]]:
-        if self._updates is None:
-            reader = self._arrays.get("step_index")
-            stored = np.zeros(1, np.uint64) if reader is None else reader.all()
-            ordinals = checked_step_index(stored, self.nstep, join(self.key, "step_index"))
-            parts = {}
-            for name, array in self._arrays.items():
-                if name != "step_index":
-                    if array.rows < len(ordinals):
-                        raise refuse(
-                            array.key,
-                            "array_short",
-                            f"{array.rows} rows for {len(ordinals)} updates of the cell",
-                        )
-                    parts[name] = array.read(0, len(ordinals))
-            self._updates = ordinals, parts
-        return self._updates
-
-    @property
-    def ordinals(self) -> Array:
-        """Ordinals of the updates, int64."""
-        if not self._arrays:
-            return np.zeros(0 if self.fixed is None else 1, np.int64)
-        return self._load()[0]
-
-    def at(self, ordinal: int) -> Box | None:
-        """Return the cell as frame `ordinal` sees it; None before the first one."""
-        if not self._arrays:
-            return self.fixed
-        ordinals, parts = self._load()
-        update = int(ordinals.searchsorted(ordinal, side="right")) - 1
-        if update < 0:
-            return None
-        origin, boundary = parts.get("origin"), parts.get("boundary")
-        return make_box(
-            self.key,
-            parts["vectors"][update],
-            None if origin is None else origin[update],
-            None if boundary is None else boundary[update],
-            defined=self.defined,
-        )
-
-
-def _regular(rows: list[Any]) -> bool:
-    widths = {len(row) if isinstance(row, list) else -1 for row in rows}
-    return len(widths) == 1
-
-
 class MetaReader:
     """One per-step meta key: values under its tag, decoded by the chunk."""
 
@@ -406,7 +291,8 @@ class MetaReader:
     def _values(self, start: int, stop: int) -> list[Any]:
         rows = self._reader.read(start, stop)
         if self.tag != "json" and not TAGS[self.tag].width:
-            return rows.tolist()
+            values: list[Any] = rows.tolist()
+            return values
         return [element_value(row, self.tag, self._reader.key) for row in rows]
 
     def all(self) -> Array | list[Any]:

@@ -17,10 +17,10 @@ from molrec_core._codecs import Compression, pipeline_for
 from molrec_core._column import GrowingArray
 from molrec_core._commit import Document, Plan
 from molrec_core._csr import Growth
+from molrec_core._declaration import BlockSchema, ColumnSchema
 from molrec_core._extents import chunks_per_shard, row_bytes, rows_per_chunk
 from molrec_core._frame import Block
 from molrec_core._node import Layout, group_document
-from molrec_core._schema import BlockSchema, ColumnSchema
 from molrec_core._series import DenseWriter
 from molrec_core._store import ZARR_JSON, DirectoryStore, join
 

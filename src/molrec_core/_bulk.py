@@ -7,6 +7,7 @@ rows lie one after the other, then each run decoded piece by piece into its plac
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,7 +94,7 @@ def _runs(first: Array, n_rows: int) -> Iterator[tuple[int, int, int]]:
         return
     breaks = np.flatnonzero(np.diff(first) != n_rows) + 1
     edges = [0, *breaks.tolist(), len(first)]
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in pairwise(edges):
         yield start, stop, int(first[start])
 
 
@@ -108,7 +109,8 @@ def _fill(
     trailing = reader.node.trailing
     direct = rows is None and factor is None and target.dtype == reader.dtype and target.flags.c_contiguous
     width = max(1, n_rows * reader.dtype.itemsize * int(np.prod(trailing)))
-    for start, stop, row in runs:
+    for start, stop, first in runs:
+        row = first
         if direct:
             part = target[start:stop].reshape((stop - start) * n_rows, *trailing)
             reader.read(row, row + (stop - start) * n_rows, part)
@@ -154,7 +156,7 @@ def _ragged(
     edges = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(first)]
     for c, reader in enumerate(readers):
         target = out if single else out[:, c]
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        for start, stop in pairwise(edges):
             lo, hi = int(ends[start] - counts[start]), int(ends[stop - 1])
             _put(reader.read(int(first[start]), int(first[start]) + hi - lo), target[lo:hi], factor)
     return out

@@ -57,7 +57,7 @@ def differs(new: Array, old: Array) -> bool:
     # Coordinates that move differ in any value one looks at: most calls end here.
     for place in (0, new.size // 2, -1):
         left, right = new.item(place), old.item(place)
-        if left != right and (left == left or right == right):  # noqa: PLR0124 - a repeated NaN is no change
+        if left != right and (left == left or right == right):
             return True
     if new.dtype.kind == "T":
         return bool((new != old).any())

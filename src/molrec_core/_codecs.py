@@ -21,7 +21,8 @@ import zstandard
 from crc32c import crc32c as _crc32c
 
 from molrec_core._dtypes import COLUMN_DTYPES, FLOATS, STRING
-from molrec_core.errors import RecordError
+from molrec_core._strings import decode_strings, encode_strings
+from molrec_core.errors import CodecError
 
 Array = np.ndarray[Any, Any]
 Buffer = bytes | bytearray | memoryview | Array
@@ -29,13 +30,6 @@ _CRC = struct.Struct("<I")
 _MAX_STRING_BYTES = 2**31
 _GZIP = 31
 """``wbits`` of zlib for a gzip member."""
-
-
-class CodecError(RecordError, ValueError):
-    """The bytes of a chunk do not decode; the caller knows which chunk and names it."""
-
-    def __init__(self, message: str, *, kind: str = "codec", loc: str = "") -> None:
-        super().__init__(message, kind=kind, loc=loc)
 
 
 def checksum(data: Buffer) -> int:
@@ -116,7 +110,7 @@ class Zstd:
         if compressor is None:
             compressor = zstandard.ZstdCompressor(level=self.level, write_checksum=self.checksum)
             setattr(_zstd, key, compressor)
-        return compressor.compress(data)  # type: ignore[no-any-return]
+        return compressor.compress(data)  # type: ignore[arg-type]  # any buffer does
 
     def decode(self, data: Buffer, limit: int) -> Buffer:
         """Decompress, refusing a frame that claims or yields more than `limit` bytes."""
@@ -124,14 +118,14 @@ class Zstd:
         if decompressor is None:
             decompressor = _zstd.d = zstandard.ZstdDecompressor()
         try:
-            size = zstandard.frame_content_size(data)
+            size = zstandard.frame_content_size(data)  # type: ignore[arg-type]  # any buffer does
             if size > limit:
                 msg = f"zstd: {size} bytes claimed where the chunk holds at most {limit}"
                 raise CodecError(msg)
             if size >= 0:
-                return decompressor.decompress(data)  # type: ignore[no-any-return]
+                return decompressor.decompress(data)  # type: ignore[arg-type]  # any buffer does
             # An empty output needs a bound above zero: zero means unbounded to the library.
-            return decompressor.decompress(data, max_output_size=max(limit, 1))  # type: ignore[no-any-return]
+            return decompressor.decompress(data, max_output_size=max(limit, 1))  # type: ignore[arg-type]  # any buffer does
         except zstandard.ZstdError as error:
             msg = f"zstd: {error}"
             raise CodecError(msg) from None
@@ -215,7 +209,7 @@ class Compression:
 
 
 def _level(level: int, low: int, high: int) -> int:
-    if isinstance(level, bool) or not isinstance(level, int) or not low <= level <= high:
+    if type(level) is not int or not low <= level <= high:
         msg = f"compression level {level!r}: an integer from {low} to {high} is expected"
         raise ValueError(msg)
     return level
@@ -357,51 +351,6 @@ def pipeline_for(
     else:
         codecs = (Gzip(1),)
     return Pipeline(dtype, tuple(trailing), codecs)
-
-
-class _Spelled(dict[str, bytes]):
-    """Strings as they are stored, length first; columns repeat a few of them many times."""
-
-    def __missing__(self, text: str) -> bytes:
-        raw = text.encode("utf-8")
-        self[text] = stored = _CRC.pack(len(raw)) + raw
-        return stored
-
-
-def encode_strings(rows: Array) -> bytes:
-    """Encode strings as ``vlen-utf8``: a count, then a length and the UTF-8 bytes of each."""
-    texts = rows.ravel().tolist()
-    return _CRC.pack(len(texts)) + b"".join(map(_Spelled().__getitem__, texts))
-
-
-def decode_strings(data: Buffer, count: int) -> list[str]:
-    """Decode ``vlen-utf8`` bytes of `count` strings.
-
-    Raises
-    ------
-    CodecError
-        Another count, lengths past the end, bytes left over, or invalid UTF-8.
-    """
-    raw = bytes(data)
-    stored = _CRC.unpack_from(raw)[0] if len(raw) >= _CRC.size else -1
-    if stored != count:
-        msg = f"vlen-utf8: {stored} strings where the chunk holds {count}"
-        raise CodecError(msg)
-    texts = []
-    at = _CRC.size
-    unpack = _CRC.unpack_from
-    try:
-        for _ in range(count):
-            stop = at + 4 + unpack(raw, at)[0]
-            texts.append(raw[at + 4 : stop].decode("utf-8"))
-            at = stop
-    except (struct.error, UnicodeDecodeError) as error:
-        msg = f"vlen-utf8: {error}"
-        raise CodecError(msg) from None
-    if at != len(raw):
-        msg = f"vlen-utf8: the lengths add up to {at} bytes, {len(raw)} are stored"
-        raise CodecError(msg)
-    return texts
 
 
 _PLAIN_KEYS = frozenset({"name", "configuration", "must_understand"})

@@ -187,7 +187,7 @@ class GrowingArray:
         """Encode the tail chunk anew at the next landing, from the rows that are accepted."""
         self._tail_rows = -1
 
-    def touch(self, key: str) -> None:
+    def note_written(self, key: str) -> None:
         """Note a shard file that was written elsewhere, so that the next commit syncs it."""
         self._touched.add(key)
 
@@ -317,7 +317,7 @@ class GrowingArray:
     def document(self, rows: int) -> tuple[str, bytes]:
         """Return key and bytes of the array's document at a length; what an older one says is kept."""
         shape = (rows, *self.trailing)
-        document = self._document or array_document(self.dtype, shape, self.layout, self.key, self.attributes)
+        document = self._document or array_document(self.dtype, shape, self.layout, self.attributes)
         return join(self.key, ZARR_JSON), spell({**document, "shape": list(shape)}, self.key)
 
 

@@ -87,13 +87,9 @@ def execute(store: DirectoryStore, plan: Plan, known: set[str]) -> None:
             store.sync_file(key)
         for key in sorted(plan.files):
             _sync_entry(store, key, known)
-        for stage, documents in (
-            ("documents that take over", plan.switches),
-            ("array documents", plan.shapes),
-            ("group documents", plan.groups),
-        ):
-            for document in documents:
-                replace(store, document, known)
+        stage = "documents"
+        for document in (*plan.switches, *plan.shapes, *plan.groups):
+            replace(store, document, known)
         stage = "commit marker"
         if plan.marker is not None:
             replace(store, plan.marker, known)
@@ -123,7 +119,7 @@ def _sync_entry(store: DirectoryStore, key: str, known: set[str]) -> None:
         store.sync_directory(key)
 
 
-def settle(store: DirectoryStore, key: str, known: set[str]) -> None:
+def settle_file(store: DirectoryStore, key: str, known: set[str]) -> None:
     """Make an object that was written to, and the directory entries above it, durable."""
     store.sync_file(key)
     _sync_entry(store, key, known)
@@ -138,19 +134,19 @@ def create(store: DirectoryStore, documents: Sequence[Document], known: set[str]
         _sync_entry(store, document[0], known)
 
 
-def sync_parent(store: DirectoryStore) -> None:
+def settle_entry(store: DirectoryStore) -> None:
     """Sync the directory that holds the record."""
     sync_path(Path(store.path).resolve().parent)
 
 
-def sync_tree(store: DirectoryStore, key: str) -> None:
+def settle_tree(store: DirectoryStore, key: str) -> None:
     """Sync every file and directory below a key."""
     directories, files = store.children(key)
     prefix = f"{key}/" if key else ""
     for name in files:
         store.sync_file(prefix + name)
     for name in directories:
-        sync_tree(store, prefix + name)
+        settle_tree(store, prefix + name)
     store.sync_directory(key)
 
 

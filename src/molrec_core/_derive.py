@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from molrec_core._declaration import read_structural_shape
 from molrec_core._dtypes import RESERVED_BLOCKS, RESERVED_COLUMNS, TAGS, refuse
 from molrec_core._fixed import child_nodes, get_node
 from molrec_core._group import VALIDITY, check_column
 from molrec_core._node import ArrayNode, GroupNode
-from molrec_core._schema import SequenceSchema, read_structural_shape
+from molrec_core._schema import SequenceSchema
 from molrec_core._store import Store, join
 from molrec_core.errors import FormatError, SchemaError
 

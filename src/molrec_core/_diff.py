@@ -182,7 +182,7 @@ def _where(left: Array, right: Array, tolerance: float) -> tuple[int, ...] | Non
     if left.dtype.kind in "fc":
         equal = (left == right) & (np.signbit(left.real) == np.signbit(right.real)) | (left != left) & (
             right != right
-        )  # noqa: PLR0124
+        )
         if tolerance:
             with np.errstate(invalid="ignore"):
                 equal |= np.abs(left - right) <= tolerance

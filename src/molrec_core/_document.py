@@ -17,7 +17,8 @@ from molrec_core.errors import Problem, Problems, SchemaError, UnsupportedVersio
 VERSION_WRITTEN = 1
 VERSIONS_READ = (1, 2)
 VERSION_KEY = "molrec_version"
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+# Hour 24 is none of RFC 3339, though later Pythons read it as the next day's midnight.
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT(?!24)\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def version_problem(meta: dict[str, Any]) -> str | None:
@@ -129,7 +130,7 @@ def is_timestamp(value: object) -> bool:
         return False
     try:
         # A leap second is a valid second of RFC 3339 that datetime does not know.
-        datetime.fromisoformat(re.sub(r":60(?=[.Z+-])", ":59", value).replace("Z", "+00:00"))
+        datetime.fromisoformat(re.sub(r":60(?=[.Z+-])", ":59", value))
     except ValueError:
         return False
     return True
@@ -156,6 +157,10 @@ def _check_status(document: dict[str, Any], problems: Problems) -> None:
     error = document.get("error", {"message": ""})
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         problems.add("status/error", "document", "error is an object with a string 'message'")
+        return
+    for key in ("type", "traceback"):
+        if not isinstance(error.get(key, ""), str):
+            problems.add(f"status/error/{key}", "document", f"{key} is {error[key]!r}; a string is expected")
 
 
 def _check_method(document: dict[str, Any], problems: Problems, loc: str = "method") -> None:

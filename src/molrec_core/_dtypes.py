@@ -220,7 +220,7 @@ def tag_of(value: object, loc: str) -> str:
     """
     if isinstance(value, np.ndarray | np.generic):
         element = "string" if value.dtype.kind in "UT" else dtype_name(value.dtype)
-        width = len(value) if value.ndim == 1 else 0 if value.ndim == 0 else -1
+        width = value.size if value.ndim == 1 else 0 if value.ndim == 0 else -1
         tag = _TAG_OF_ARRAY.get((element or "", width)) if width or value.ndim == 0 else None
         if tag is None:
             raise SchemaError.one(

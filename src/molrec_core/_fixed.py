@@ -85,7 +85,7 @@ def write_array(
     store.mkdir(key)
     if values.size:
         _write_chunks(store, key, values.reshape(rows, *trailing), layout, len(shape))
-    document = array_document(dtype, shape, layout, key, attributes)
+    document = array_document(dtype, shape, layout, attributes)
     store.replace(join(key, ZARR_JSON), spell(document, key))
 
 
@@ -106,7 +106,6 @@ def _write_chunks(store: DirectoryStore, key: str, values: Array, layout: Layout
         if not layout.chunks_per_shard:
             name = join(key, layout.object_key(chunk, ndim))
             store.create(name, b"".join(bytes(piece) for piece in pieces))
-            store.sync_file(name)
             continue
         length = sum(memoryview(piece).nbytes for piece in pieces)
         entries[chunk] = (at, length)
@@ -115,5 +114,4 @@ def _write_chunks(store: DirectoryStore, key: str, values: Array, layout: Layout
     if (entries != EMPTY).any():
         name = join(key, layout.object_key(0, ndim))
         store.write(name, 0, [*shard, encode_index(entries)])
-        store.sync_file(name)
         store.release(name)

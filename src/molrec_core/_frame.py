@@ -147,7 +147,7 @@ class Block(Mapping[str, Array]):
         return len(self._columns)
 
     def __bool__(self) -> bool:
-        """A block is something even when it has no columns."""
+        """Return True: without content it is something still."""
         return True
 
     def __eq__(self, other: object) -> bool:
@@ -187,13 +187,13 @@ def _count(count: object) -> int:
         return 0
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
         raise SchemaError.one("", "count", f"count is {count!r}; an integer >= 0 is expected")
-    return int(count)  # type: ignore[call-overload, no-any-return]  # an integer by now
+    return int(count)
 
 
 def _structural_shape(shape: object, count: int) -> tuple[int, ...] | None:
     if shape is None:
         return None
-    items = list(shape) if isinstance(shape, list | tuple | np.ndarray) else [shape]
+    items: list[Any] = list(shape) if isinstance(shape, list | tuple | np.ndarray) else [shape]
     if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 for n in items):
         raise SchemaError.one(
             "", "structural_shape", f"structural_shape is {shape!r}; integers >= 0 are expected"
@@ -300,7 +300,7 @@ class Frame(Mapping[str, Block]):
         return len(self._blocks)
 
     def __bool__(self) -> bool:
-        """A frame is something even when it has no blocks."""
+        """Return True: without content it is something still."""
         return True
 
     def __eq__(self, other: object) -> bool:

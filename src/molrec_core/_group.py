@@ -15,6 +15,7 @@ import numpy as np
 from molrec_core._array import open_array
 from molrec_core._box import Box
 from molrec_core._change import rounded
+from molrec_core._declaration import read_structural_shape, read_targets, target_problem
 from molrec_core._dtypes import (
     COLUMN_DTYPES,
     TAGS,
@@ -28,7 +29,6 @@ from molrec_core._fixed import child_nodes, get_array, write_array
 from molrec_core._frame import Block, Frame
 from molrec_core._links import Sections, check_targets
 from molrec_core._node import ArrayNode, GroupNode, group_document
-from molrec_core._schema import read_structural_shape, read_targets, target_problem
 from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
 from molrec_core._typedjson import decode, encode, infer
 from molrec_core.errors import FormatError, Problems, SchemaError

@@ -6,13 +6,14 @@ import contextlib
 import errno
 import os
 import weakref
+from typing import Any
 
 from molrec_core.errors import LockedError
 
 try:
     import fcntl
 except ImportError:  # pragma: no cover - only where there is no POSIX
-    fcntl = None  # type: ignore[assignment]
+    fcntl: Any = None  # type: ignore[no-redef]
 
 _locks: weakref.WeakSet[WriterLock] = weakref.WeakSet()
 
@@ -27,13 +28,13 @@ class WriterLock:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.supported = fcntl is not None
+        self.supported = True
         self.pid = os.getpid()
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         _locks.add(self)
-        if fcntl is None:  # pragma: no cover - only where there is no POSIX
-            return
         try:
+            if fcntl is None:
+                raise OSError(errno.ENOSYS, "no flock")  # noqa: TRY301 - the same as a file system without it
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._drop()
@@ -64,7 +65,7 @@ class WriterLock:
 
     def release(self) -> None:
         """Give the lock up."""
-        if fcntl is not None and self._fd >= 0 and os.getpid() == self.pid:
+        if self.supported and self._fd >= 0 and os.getpid() == self.pid:
             with contextlib.suppress(OSError):
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
         self._drop()

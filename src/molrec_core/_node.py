@@ -8,9 +8,10 @@ zarr-python.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -111,10 +112,12 @@ def parse_node(data: bytes, loc: str) -> ArrayNode | GroupNode:
         Not JSON, not Zarr V3, or an array document that contradicts itself.
     """
     try:
-        return _parse(data)
+        node = _parse(data)
     except FormatError as error:
         first = error.problems[0]
         raise refuse(loc, first.kind, first.message) from None
+    # The parsed node is shared; attributes are handed to callers, who may change what they were given.
+    return replace(node, attributes=copy.deepcopy(node.attributes)) if node.attributes else node
 
 
 @lru_cache(maxsize=512)
@@ -270,7 +273,7 @@ def group_document(attributes: dict[str, Any], loc: str, base: dict[str, Any] | 
 
 
 def array_document(
-    dtype: str, shape: Iterable[int], layout: Layout, loc: str, attributes: dict[str, Any] | None = None
+    dtype: str, shape: Iterable[int], layout: Layout, attributes: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the document of an array of ours, as JSON to be spelled by :func:`spell`."""
     shape = list(shape)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from molrec_core._commit import put_file, sync_parent, sync_tree
+from molrec_core._commit import put_file, settle_entry, settle_tree
 from molrec_core._lock import WriterLock
 from molrec_core._paths import is_directory, make_directory, path_exists, remove_tree, rename_path
 from molrec_core._root import is_record, record_path
@@ -75,7 +75,7 @@ def pack(
         put_file(target, lambda temporary: write_zip(temporary, store, sorted(files_below(store)), progress))
         if remove:
             remove_tree(directory)
-            sync_parent(store)
+            settle_entry(store)
     finally:
         store.close()
         lock.release()
@@ -126,9 +126,9 @@ def unpack(
             copy_file(source, store, key)
             if progress is not None:
                 progress(source.size(key) or 0)
-        sync_tree(store, "")
+        settle_tree(store, "")
         rename_path(temporary, target)
-        sync_parent(DirectoryStore(target))
+        settle_entry(DirectoryStore(target))
     except BaseException:
         if path_exists(temporary):
             remove_tree(temporary)

@@ -62,9 +62,12 @@ class Progression:
 
     def expand(self, stop: int, start: int = 0) -> np.ndarray[Any, Any]:
         """Return values ``start`` to ``stop``, int64 or float64."""
-        if self.integer:
-            return np.add(self.start, np.arange(start, stop, dtype=np.int64) * self.stride)
-        return np.add(self.start, np.arange(start, stop, dtype=np.float64) * self.stride)
+        ordinals: np.ndarray[Any, Any] = np.arange(
+            start, stop, dtype=np.int64 if self.integer else np.float64
+        )
+        ordinals *= self.stride
+        ordinals += self.start
+        return ordinals
 
     def to_json(self) -> dict[str, Any]:
         """Return the attribute; the stride appears from the second value on."""

@@ -43,7 +43,7 @@ class Restorer:
 
     def __init__(
         self, store: DirectoryStore, sections: dict[str, Frame], known: set[str], *, dry_run: bool = False
-    ):  # noqa: ANN204
+    ) -> None:
         self.store = store
         self.sections = sections
         self.known = known
@@ -192,11 +192,10 @@ class Restorer:
                 replace(self.store, array.document(rows), self.known)
         shards = self._open_shards(array, layout, rows)
         array.restore(rows, rows, kept, shards, previous)
-        if rows > tail:
-            # The stored chunk may hold rows past the array's length even.
-            if not is_fill(reader.chunk(tail // size)[rows - tail :]):
-                self._say(f"{array.key}: tail chunk rebuilt from {rows - tail} committed rows")
-                array.rewrite_tail()
+        # The stored chunk may hold rows past the array's length even.
+        if rows > tail and not is_fill(reader.chunk(tail // size)[rows - tail :]):
+            self._say(f"{array.key}: tail chunk rebuilt from {rows - tail} committed rows")
+            array.rewrite_tail()
 
     def _appendable(self, array: GrowingArray, node: ArrayNode) -> Layout:
         layout = node.layout
@@ -240,7 +239,7 @@ class Restorer:
             self._say(f"{key}: {what}")
             if not self.dry_run:
                 self.store.write(key, 0, [encode_index(entries)])
-                array.touch(key)
+                array.note_written(key)
         return {current: Shard(key, entries, max(size, length))}
 
     def _remove_later_shards(self, array: GrowingArray, layout: Layout, current: int) -> None:
@@ -305,9 +304,9 @@ class Restorer:
         land(sequence.arrays(), tails=True)
         plan = sequence.plan(final=True)
         group = get_group(self.store, KEY)
-        # The marker is written only where it says something else than what is stored.
-        if group is not None and plan.marker is not None:
-            if parse_node(plan.marker[1], KEY).attributes == group.attributes:
-                plan.marker = None
+        marker = None if plan.marker is None else parse_node(plan.marker[1], KEY)
+        if group is not None and marker is not None and marker.attributes == group.attributes:
+            # It would say what is stored already.
+            plan.marker = None
         if plan != Plan():
             execute(self.store, plan, self.known)

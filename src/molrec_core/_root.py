@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from molrec_core._commit import Document, create, sync_parent, sync_tree
+from molrec_core._commit import Document, create, settle_entry, settle_tree
 from molrec_core._document import checked_document, stamp
 from molrec_core._frame import Frame
 from molrec_core._group import write_frame
@@ -172,7 +172,7 @@ class Root:
 
     def settle(self) -> None:
         """Make what is laid down durable; a record that replaces none takes its place."""
-        sync_tree(self.store, "")
+        settle_tree(self.store, "")
         if self._fresh:
             self.publish()
 
@@ -189,7 +189,7 @@ class Root:
             rename_path(final, old)
         rename_path(self.store.root, final)
         self.store.root = final
-        sync_parent(self.store)
+        settle_entry(self.store)
         if self._old is not None:
             self._old.release()
             # The new record is in its place; what is left of the old one goes at the next overwrite.
@@ -198,7 +198,7 @@ class Root:
 
     def finish(self) -> None:
         """Make a record without a trajectory, or a whole one, durable and put it in its place."""
-        sync_tree(self.store, "")
+        settle_tree(self.store, "")
         self._held = False
         self.publish()
         self.release()

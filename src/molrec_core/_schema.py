@@ -9,9 +9,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+from molrec_core._declaration import (
+    NO_FILL,
+    BlockSchema,
+    ColumnSchema,
+    MetaSchema,
+    is_shape,
+    read_structural_shape,
+    read_targets,
+    target_problem,
+)
 from molrec_core._dtypes import (
     CANONICAL_META,
     COLUMN_DTYPES,
@@ -26,45 +36,6 @@ from molrec_core._dtypes import (
 from molrec_core._frame import Block, Frame
 from molrec_core._typedjson import coerce, decode, encode, same
 from molrec_core.errors import FormatError, Problems, RecordError, SchemaError
-
-_NO_FILL = object()
-SECTIONS_RESOLVABLE = frozenset({"frame", "system"})
-
-
-@dataclass(slots=True)
-class ColumnSchema:
-    """One declared column: dtype, trailing shape, whether rows may be null, precision in record units."""
-
-    dtype: str
-    trailing: tuple[int, ...] = ()
-    nullable: bool = False
-    precision: float | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class BlockSchema:
-    """One declared block."""
-
-    columns: dict[str, ColumnSchema] = field(default_factory=dict)
-    structural_shape: tuple[int, ...] | None = None
-    targets: dict[str, str] = field(default_factory=dict)
-    aligned_with: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class MetaSchema:
-    """One declared per-step meta key: its tag, and the fill of a frame that omits it."""
-
-    tag: str
-    fill: Any = _NO_FILL
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def has_fill(self) -> bool:
-        """Whether a fill is declared; a declared fill may be JSON null."""
-        return self.fill is not _NO_FILL
 
 
 class SequenceSchema:
@@ -184,7 +155,7 @@ class SequenceSchema:
         self.blocks[block].columns[column] = ColumnSchema(dtype, shape, nullable)
         return self
 
-    def declare_meta(self, key: str, tag: str, *, fill: Any = _NO_FILL) -> SequenceSchema:
+    def declare_meta(self, key: str, tag: str, *, fill: Any = NO_FILL) -> SequenceSchema:
         """Declare a per-step meta key; with a `fill`, frames may omit it."""
         loc = f"trajectory/meta/{key}"
         problem = name_problem(key, "meta key")
@@ -196,7 +167,7 @@ class SequenceSchema:
             raise SchemaError.one(
                 loc, "canonical_dtype", f"canonical meta key {key!r} is always f64, not {tag}"
             )
-        if fill is not _NO_FILL:
+        if fill is not NO_FILL:
             if fill is None and tag != "json":
                 raise SchemaError.one(loc, "meta_fill", "only a json key takes a null fill")
             fill = coerce(fill, tag, loc)
@@ -297,7 +268,7 @@ class SequenceSchema:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document stored as ``sequence_schema``; optional entries only when set (Q02)."""
-        blocks = {name: _block_json(block) for name, block in self.blocks.items()}
+        blocks = {name: block.to_json() for name, block in self.blocks.items()}
         meta: dict[str, Any] = {}
         for key, spec in self.meta.items():
             meta[key] = {"dtype": spec.tag}
@@ -363,7 +334,7 @@ class SequenceSchema:
         if not isinstance(entry, dict) or not isinstance(entry.get("dtype"), str):
             raise SchemaError.one(loc, "schema", "a declared column is an object with a string 'dtype'")
         trailing = entry.get("trailing", [])
-        if not _is_shape(trailing):
+        if not is_shape(trailing):
             raise SchemaError.one(
                 loc, "schema", f"trailing is {trailing!r}; a list of integers >= 0 is expected"
             )
@@ -430,25 +401,6 @@ _BLOCK_KEYS = frozenset({"columns", "structural_shape", "targets", "aligned_with
 _COLUMN_KEYS = frozenset({"dtype", "trailing", "nullable", "precision"})
 
 
-def _block_json(block: BlockSchema) -> dict[str, Any]:
-    columns: dict[str, Any] = {}
-    for name, spec in block.columns.items():
-        entry: dict[str, Any] = {"dtype": spec.dtype, "trailing": list(spec.trailing)}
-        if spec.nullable:
-            entry["nullable"] = True
-        if spec.precision is not None:
-            entry["precision"] = spec.precision
-        columns[name] = entry | spec.extra
-    document: dict[str, Any] = {"columns": columns}
-    if block.structural_shape is not None:
-        document["structural_shape"] = list(block.structural_shape)
-    if block.targets:
-        document["targets"] = dict(block.targets)
-    if block.aligned_with is not None:
-        document["aligned_with"] = block.aligned_with
-    return document | copy.deepcopy(block.extra)
-
-
 def _dtype_of(values: Any, loc: str) -> str:
     name = dtype_name(values.dtype)
     if name is None:
@@ -463,51 +415,3 @@ def _collect(problems: Problems, read: Any, name: str, entry: object) -> None:
         problems.found.extend(error.problems)
     except RecordError as error:
         problems.add(error.loc, error.kind, error.message)
-
-
-def _is_shape(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value
-    )
-
-
-def read_structural_shape(value: object, loc: str) -> tuple[int, ...]:
-    """Read a stored ``structural_shape``.
-
-    Raises
-    ------
-    FormatError
-        It is not a list of integers >= 0.
-    """
-    if not _is_shape(value):
-        raise FormatError.one(
-            loc, "structural_shape", f"structural_shape is {value!r}; integers >= 0 are expected"
-        )
-    assert isinstance(value, list)
-    return tuple(value)
-
-
-def read_targets(value: object, loc: str) -> dict[str, str]:
-    """Read a stored ``targets`` map of column to target.
-
-    Raises
-    ------
-    FormatError
-        It is not an object of strings.
-    """
-    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
-        raise FormatError.one(
-            loc, "target_spelling", f"targets is {value!r}; an object of strings is expected"
-        )
-    return dict(value)
-
-
-def target_problem(target: str) -> str | None:
-    """Say what is wrong with the spelling of a target; None when nothing is (checklist T09 to T11)."""
-    parts = target.removeprefix("/").split("/")
-    absolute = target.startswith("/")
-    if len(parts) != (2 if absolute else 1) or not all(parts):
-        return f"the target {target!r} is neither '<block>' nor '/<section>/<block>'"
-    if absolute and parts[0] not in SECTIONS_RESOLVABLE:
-        return f"the target {target!r} points into {parts[0]!r}; only rows of /frame and /system can be referenced"
-    return None

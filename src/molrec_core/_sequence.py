@@ -124,7 +124,8 @@ class SequenceWriter:
         if group is not None:
             self.extra_attributes = {k: v for k, v in group.attributes.items() if k not in ATTRIBUTES}
             self.document_base = group.document
-        for section in (*self.blocks.values(), self.box):
+        sections: list[BlockWriter | BoxWriter] = [*self.blocks.values(), self.box]
+        for section in sections:
             group = get_group(store, section.key)
             if group is not None:
                 section.extra_attributes = {

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from molrec_core.errors import FormatError, ReadOnlyError, RecordNotFoundError
+from molrec_core.errors import FormatError, RecordNotFoundError
 
 try:
     import fcntl
@@ -139,10 +139,7 @@ class DirectoryStore:
             return
         fd = self._open(key)
         with self._guard:
-            if len(self._fds) < _MAX_OPEN and self._fds.setdefault(key, fd) == fd:
-                keep = True
-            else:
-                keep = False
+            keep = len(self._fds) < _MAX_OPEN and self._fds.setdefault(key, fd) == fd
         try:
             yield fd
         finally:
@@ -388,20 +385,6 @@ def sync_path(path: str | os.PathLike[str]) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def require_directory(store: Store) -> DirectoryStore:
-    """Return `store` as one that can be written.
-
-    Raises
-    ------
-    ReadOnlyError
-        A packed or remote record.
-    """
-    if isinstance(store, DirectoryStore):
-        return store
-    msg = "a packed or remote record is read-only; unpack or copy it to a directory first (molrec unpack)"
-    raise ReadOnlyError(msg, loc=store.path)
 
 
 def not_a_record(path: str, found: str) -> RecordNotFoundError:

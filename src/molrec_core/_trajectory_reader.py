@@ -13,8 +13,9 @@ from typing import Any, overload
 import numpy as np
 
 from molrec_core._array import ArrayReader, open_array
-from molrec_core._block_reader import BlockReader, BoxReader, MetaReader
+from molrec_core._block_reader import BlockReader, MetaReader
 from molrec_core._box import Box
+from molrec_core._box_reader import BoxReader
 from molrec_core._bulk import read_bulk
 from molrec_core._derive import derive_schema
 from molrec_core._dtypes import refuse
@@ -25,6 +26,7 @@ from molrec_core._node import ArrayNode
 from molrec_core._progression import Progression, read_progression
 from molrec_core._schema import SequenceSchema
 from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
+from molrec_core._view import FrameView
 from molrec_core.errors import ClosedError, SectionNotFoundError
 
 Array = np.ndarray[Any, Any]
@@ -379,38 +381,3 @@ class TrajectoryReader(Sequence[Frame]):
 
 def _reopen(store: Store, sections: Callable[[str], Frame | None]) -> TrajectoryReader:
     return TrajectoryReader(store, sections=sections)
-
-
-class FrameView(Sequence[Frame]):
-    """A lazy slice of a trajectory; frames are resolved when they are asked for."""
-
-    def __init__(self, reader: TrajectoryReader, ordinals: range) -> None:
-        self._reader = reader
-        self.ordinals = ordinals
-
-    def source(self) -> tuple[TrajectoryReader, range]:
-        """Return the reader and the ordinals this sequence stands for."""
-        return self._reader, self.ordinals
-
-    def __len__(self) -> int:
-        """Return the number of frames in the view."""
-        return len(self.ordinals)
-
-    @overload
-    def __getitem__(self, index: int) -> Frame: ...
-    @overload
-    def __getitem__(self, index: slice) -> FrameView: ...
-    def __getitem__(self, index: int | slice) -> Frame | FrameView:
-        """Return a frame of the view, or a view of it."""
-        if isinstance(index, slice):
-            return FrameView(self._reader, self.ordinals[index])
-        return self._reader.frame(self.ordinals[index])
-
-    def __iter__(self) -> Iterator[Frame]:
-        """Iterate over the frames of the view."""
-        for ordinal in self.ordinals:
-            yield self._reader.frame(ordinal)
-
-    def __repr__(self) -> str:
-        """Return the number of frames."""
-        return f"FrameView({len(self)} frames)"

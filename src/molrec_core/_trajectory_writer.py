@@ -13,7 +13,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,16 +21,15 @@ from molrec_core._codecs import Compression
 from molrec_core._column import land
 from molrec_core._commit import Committer, create, execute, replace
 from molrec_core._document import checked_document
-from molrec_core._fixed import get_group
 from molrec_core._forcefield import ForceField, write_forcefield
 from molrec_core._frame import Frame
-from molrec_core._group import read_frame
 from molrec_core._node import group_document
-from molrec_core._restore import Restorer
+from molrec_core._pinning import declare_precision, pinned
 from molrec_core._root import Root, write_failed
 from molrec_core._schema import SequenceSchema
-from molrec_core._sequence import KEY, SequenceWriter
-from molrec_core._store import ZARR_JSON, Store, join
+from molrec_core._sequence import SequenceWriter
+from molrec_core._store import ZARR_JSON, Store
+from molrec_core._taking_up import take_up
 from molrec_core.errors import ClosedError, CommitError, LockedError, SchemaError
 
 Path = str | os.PathLike[str]
@@ -88,8 +87,8 @@ class TrajectoryWriter:
         expected_frames: int | None = None,
     ) -> None:
         self._set_up(compression, flush_every, flush_seconds, expected_frames)
-        self._schema = _pinned(schema, precision)
-        self._precision = precision if schema is None else None
+        self._schema: SequenceSchema | None = pinned(schema, precision)
+        self._precision: float | Mapping[str, float] | None = precision if schema is None else None
         self._closed = True
         self._root = Root.new(path, overwrite=overwrite)
         try:
@@ -125,8 +124,8 @@ class TrajectoryWriter:
         self._expected_frames = expected_frames
         self._sections: dict[str, Frame] = {}
         self._sequence: SequenceWriter | None = None
-        self._schema: SequenceSchema | None = None
-        self._precision: float | Mapping[str, float] | None = None
+        self._schema = None
+        self._precision = None
         self._carry: Store | None = None
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -156,7 +155,7 @@ class TrajectoryWriter:
         """
         writer = cls.__new__(cls)
         writer._set_up(compression, None, None, expected_frames)
-        writer._schema = _pinned(schema, precision)
+        writer._schema = pinned(schema, precision)
         writer._precision = precision if schema is None else None
         writer._carry = carry
         writer._sections = dict(sections)
@@ -207,35 +206,13 @@ class TrajectoryWriter:
         return writer
 
     def _take_up(self, schema: SequenceSchema | None, after_step: int | None) -> None:
-        store = self._root.store
-        for name in ("system", "frame"):
-            node = get_group(store, name)
-            if node is not None:
-                self._sections[name] = read_frame(store, name, node, sections=self._sections.get)
-        root = get_group(store, "")
-        if root is not None and "consolidated_metadata" in root.document:
-            # It would go on stating the old lengths.
-            replace(store, (ZARR_JSON, group_document(root.attributes, "", root.document)), self._root.known)
-        sequence = None
-        if get_group(store, KEY) is not None:
-            sequence = Restorer(store, self._sections, self._root.known).restore(after_step)
-            self._committed = sequence.frames
-        if sequence is None or sequence.frames == 0:
-            pinned = sequence.schema if sequence is not None else None
-            self._schema = _pinned(schema, None) or (pinned if pinned is not None and pinned.blocks else None)
-            self._clear(sequence)
-            return
-        self._begin(sequence)
-
-    def _clear(self, sequence: SequenceWriter | None) -> None:
-        """Remove a trajectory without frames, its marker first; unknown content below it stays."""
-        store = self._root.store
-        names = [ZARR_JSON, "step", "time", "meta", "box", *(sequence.blocks if sequence is not None else ())]
-        for name in names:
-            key = join(KEY, name)
-            if store.size(key) is not None or store.children(key) != ([], []):
-                store.remove(key)
-        self._root.known = {key for key in self._root.known if not key.startswith(KEY)}
+        taken = take_up(self._root, after_step)
+        self._sections = taken.sections
+        if taken.sequence is not None:
+            self._committed = taken.sequence.frames
+            self._begin(taken.sequence)
+        else:
+            self._schema = pinned(schema, None) or taken.pin
 
     # -- appending
 
@@ -298,7 +275,7 @@ class TrajectoryWriter:
         schema = self._schema
         if schema is None:
             schema = SequenceSchema.from_frames(frame)
-            _declare_precision(schema, self._precision)
+            declare_precision(schema, self._precision)
             schema.check()
         for name, block in frame.items():
             schema.frame_rows.setdefault(name, block.count)
@@ -433,7 +410,7 @@ class TrajectoryWriter:
         return 0 if self._sequence is None else self._sequence.frames
 
     def __bool__(self) -> bool:
-        """A writer is something before its first frame."""
+        """Return True: without content it is something still."""
         return True
 
     @property
@@ -519,30 +496,3 @@ atexit.register(_close_all)
 
 def _plain(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if document is None else dict(document)
-
-
-def _pinned(
-    schema: SequenceSchema | None, precision: float | Mapping[str, float] | None
-) -> SequenceSchema | None:
-    if schema is None:
-        return None
-    schema = schema.copy()
-    _declare_precision(schema, precision)
-    schema.check()
-    return schema
-
-
-def _declare_precision(schema: SequenceSchema, precision: float | Mapping[str, float] | None) -> None:
-    for block, column, value in _precisions(schema, precision):
-        schema.declare_precision(block, column, value)
-
-
-def _precisions(
-    schema: SequenceSchema, precision: float | Mapping[str, float] | None
-) -> Iterable[tuple[str, str, float]]:
-    if precision is None:
-        return []
-    if isinstance(precision, Mapping):
-        return [(*name.rpartition(".")[::2], value) for name, value in precision.items()]
-    atoms = schema.blocks.get("atoms")
-    return [("atoms", name, precision) for name in "xyz" if atoms is not None and name in atoms.columns]

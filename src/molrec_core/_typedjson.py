@@ -267,7 +267,7 @@ def same(left: object, right: object) -> bool:
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, float) and isinstance(right, float):
-        return (left != left and right != right) or (  # noqa: PLR0124 - NaN
+        return (left != left and right != right) or (
             left == right and math.copysign(1.0, left) == math.copysign(1.0, right)
         )
     return bool(left == right)

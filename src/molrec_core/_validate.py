@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from molrec_core._array import ArrayReader, ChunkedReader, TornIndexWarning, open_array
-from molrec_core._block_reader import BlockReader, BoxReader
+from molrec_core._block_reader import BlockReader
+from molrec_core._box_reader import BoxReader
 from molrec_core._change import off_grid
 from molrec_core._csr import Index
 from molrec_core._derive import derive_schema
@@ -327,7 +328,7 @@ class Validator:
 
 def _changes(indexes: Iterator[Index]) -> list[int]:
     parts = [index.ordinals for index in indexes]
-    return np.unique(np.concatenate(parts)).tolist() if parts else []  # type: ignore[no-any-return]
+    return np.unique(np.concatenate(parts)).tolist() if parts else []
 
 
 def _dead_bytes(reader: ChunkedReader) -> Iterator[int]:

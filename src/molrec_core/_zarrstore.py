@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -37,10 +36,10 @@ class ZarrStore:
     def _get(self, key: str, start: int | None = None, stop: int | None = None) -> bytes | None:
         from zarr.abc.store import RangeByteRequest
         from zarr.core.buffer import default_buffer_prototype
-        from zarr.core.sync import sync
+        from zarr.core.sync import sync as wait
 
         byte_range = None if start is None or stop is None else RangeByteRequest(start, stop)
-        found = sync(self._store.get(key, default_buffer_prototype(), byte_range))
+        found = wait(self._store.get(key, default_buffer_prototype(), byte_range))
         return None if found is None else found.to_bytes()
 
     def get(self, key: str, limit: int = MAX_DOCUMENT) -> bytes | None:
@@ -52,10 +51,10 @@ class ZarrStore:
 
     def size(self, key: str) -> int | None:
         """Return the length of an object; None when it is missing."""
-        from zarr.core.sync import sync
+        from zarr.core.sync import sync as wait
 
         try:
-            return int(sync(self._store.getsize(key)))
+            return int(wait(self._store.getsize(key)))
         except FileNotFoundError:
             return None
 
@@ -63,7 +62,7 @@ class ZarrStore:
         """Return up to `length` bytes from `offset`."""
         data = self._get(key, offset, offset + length) if length else b""
         if data is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+            raise FileNotFoundError(errno.ENOENT, "no such object", key)
         return data
 
     def read_into(self, key: str, offset: int, buffers: Sequence[Buffer]) -> int:
@@ -79,24 +78,24 @@ class ZarrStore:
 
     def children(self, key: str) -> tuple[list[str], list[str]]:
         """Return the names of (directories, files) right below `key`."""
-        from zarr.core.sync import sync
+        from zarr.core.sync import sync as wait
 
         async def gather() -> list[str]:
             return [name.rstrip("/").rpartition("/")[2] async for name in self._store.list_dir(key)]
 
-        names = sorted(set(sync(gather())))
+        names = sorted(set(wait(gather())))
         directories = [n for n in names if self._is_directory(join(key, n))]
         return directories, [n for n in names if n not in directories]
 
     def _is_directory(self, key: str) -> bool:
-        from zarr.core.sync import sync
+        from zarr.core.sync import sync as wait
 
         async def first() -> bool:
             async for _ in self._store.list_dir(key):
                 return True
             return False
 
-        return not sync(self._store.exists(key)) and bool(sync(first()))
+        return not wait(self._store.exists(key)) and bool(wait(first()))
 
     def zarr(self) -> Any:
         """Return the wrapped store."""

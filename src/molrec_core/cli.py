@@ -277,6 +277,10 @@ def _fold(arguments: Arguments) -> int:
     return 0
 
 
+def _configure_plugins(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
 def _plugins(arguments: Arguments) -> int:
     found = [(p.name, p.distribution, p.error) for p in plugins.plugins()]
     if arguments.json:
@@ -314,10 +318,6 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Calla
     "diff": ("compare two records value for value", _configure_diff, _diff),
     "plot": ("draw per-step values and metrics", _configure_plot, _plot),
     "metrics": ("fold the metrics log", _configure_metrics, lambda _: 2),
-    "plugins": (
-        "what is installed",
-        lambda p: p.add_argument("--json", action="store_true") and None,
-        _plugins,
-    ),
+    "plugins": ("what is installed", _configure_plugins, _plugins),
     "demo": ("run a small simulation into a record and look at it", _configure_demo, _demo),
 }

@@ -171,6 +171,13 @@ class ChecksumError(RecordError):
         super().__init__(message, kind=kind, loc=place)
 
 
+class CodecError(RecordError, ValueError):
+    """The bytes of a chunk do not decode; the caller knows which chunk and names it."""
+
+    def __init__(self, message: str, *, kind: str = "codec", loc: str = "") -> None:
+        super().__init__(message, kind=kind, loc=loc)
+
+
 class CommitError(RecordError, OSError):
     """A write or sync failed; the record stays at its last commit.
 

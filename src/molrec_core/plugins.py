@@ -82,17 +82,17 @@ def plugins() -> tuple[Plugin, ...]:
 
 
 def adapters() -> dict[str, Adapter]:
-    """Adapters by name."""
+    """Return adapters by name."""
     return _collect("molrec_adapters", Adapter)
 
 
 def checks() -> dict[str, Check]:
-    """Checks by name."""
+    """Return checks by name."""
     return _collect("molrec_checks", Check)
 
 
 def commands() -> dict[str, Command]:
-    """Commands by name."""
+    """Return commands by name."""
     return _collect("molrec_commands", Command)
 
 

@@ -1,0 +1,71 @@
+"""Taking a record up again to append to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from molrec_core._commit import replace
+from molrec_core._fixed import get_group
+from molrec_core._frame import Frame
+from molrec_core._group import read_frame
+from molrec_core._node import group_document
+from molrec_core._restore import Restorer
+from molrec_core._root import Root
+from molrec_core._schema import SequenceSchema
+from molrec_core._sequence import KEY, SequenceWriter
+from molrec_core._store import ZARR_JSON, join
+
+
+@dataclass(slots=True)
+class Taken:
+    """What is there to go on with.
+
+    Attributes
+    ----------
+    sections : dict of str to Frame
+        ``system`` and ``frame``.
+    sequence : SequenceWriter or None
+        The trajectory; None when it holds no frame and is to be started anew.
+    pin : SequenceSchema or None
+        The declaration of a trajectory without frames.
+    """
+
+    sections: dict[str, Frame] = field(default_factory=dict)
+    sequence: SequenceWriter | None = None
+    pin: SequenceSchema | None = None
+
+
+def take_up(root: Root, after_step: int | None) -> Taken:
+    """Bring a record back to its marker, or to the last frame not past `after_step`.
+
+    A trajectory without frames is cleared, its marker first, so that nothing of a run
+    that died before its first commit shows through.
+    """
+    store = root.store
+    taken = Taken()
+    for name in ("system", "frame"):
+        node = get_group(store, name)
+        if node is not None:
+            taken.sections[name] = read_frame(store, name, node, sections=taken.sections.get)
+    top = get_group(store, "")
+    if top is not None and "consolidated_metadata" in top.document:
+        # It would go on stating the old lengths.
+        replace(store, (ZARR_JSON, group_document(top.attributes, "", top.document)), root.known)
+    if get_group(store, KEY) is None:
+        _clear(root, [""])
+        return taken
+    sequence = Restorer(store, taken.sections, root.known).restore(after_step)
+    if sequence.frames:
+        taken.sequence = sequence
+        return taken
+    taken.pin = sequence.schema if sequence.schema.blocks else None
+    _clear(root, [ZARR_JSON, "step", "time", "meta", "box", *sequence.blocks])
+    return taken
+
+
+def _clear(root: Root, names: list[str]) -> None:
+    for name in names:
+        key = join(KEY, name)
+        if root.store.size(key) is not None or root.store.children(key) != ([], []):
+            root.store.remove(key)
+    root.known = {key for key in root.known if not key.startswith(KEY)}
