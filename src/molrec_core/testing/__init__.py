@@ -1,0 +1,1 @@
+"""The test kit: strategies, a naive reader, the crash model, the fuzzer."""

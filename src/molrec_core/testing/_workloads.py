@@ -1,0 +1,430 @@
+"""What the recorded writers do: one small run for each thing the commit order is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from molrec_core import _commit, _extents, _series
+from molrec_core._frame import Block, Frame
+from molrec_core._box import Box
+from molrec_core._pack import pack
+from molrec_core._schema import SequenceSchema
+from molrec_core._trajectory_writer import TrajectoryWriter
+from molrec_core.errors import CommitError
+from molrec_core.testing._expected import Allowed, History, Requirement
+
+NAME = "run.mrec"
+Note = Callable[[Requirement], None]
+
+
+@contextmanager
+def small_extents() -> Iterator[None]:
+    """Scale chunks, shards and flushes down, so that a few frames cross every border; 64-byte sectors go with it.
+
+    The thread that commits behind an append is left out: the run itself says when.
+    """
+    with ExitStack() as stack:
+        extents = {"COLUMN_CHUNK_BYTES": 96, "SHARD_BYTES": 8 * 96, "FLUSH_BYTES": 300}
+        stack.enter_context(mock.patch.multiple(_extents, **extents))
+        stack.enter_context(
+            mock.patch.multiple(_series, DENSE_CHUNK_ROWS=4, DENSE_CHUNKS_PER_SHARD=6, _SPILL=4)
+        )
+        stack.enter_context(mock.patch.object(_commit.Committer, "request", lambda *_: None))
+        yield
+
+
+class Run:
+    """A writer that keeps account of what it has promised."""
+
+    def __init__(self, top: Path, note: Note, before: tuple[Allowed, ...]) -> None:
+        self.path = top / NAME
+        self.note = note
+        self.history = History()
+        self.durable: int | None = None
+        self.before = before
+        self.writer: TrajectoryWriter
+        self.tell()
+
+    def tell(self, more: int = 0) -> None:
+        """State what holds from here on, `more` frames being under way."""
+        least = self.durable or 0
+        now = Allowed(self.history, least, len(self.history.images) + more)
+        self.note(Requirement((*self.before, now), none=self.durable is None and not self.before))
+
+    def start(self, schema: SequenceSchema | None = None, **options: Any) -> None:
+        """Begin a record."""
+        self.writer = TrajectoryWriter(self.path, schema, meta={"units": {"preset": "lj"}}, **options)
+
+    def reopen(self, **options: Any) -> None:
+        """Go on with the record."""
+        self.writer = TrajectoryWriter.reopen(self.path, **options)
+
+    def append(self, frame: Frame, step: int | None = None, time: float | None = None) -> None:
+        """Append a frame; it may show from now on."""
+        number = self.writer.last_step
+        self.history.append(frame, (0 if number is None else number + 1) if step is None else step, time)
+        self.tell()
+        self.writer.append(frame, step, time)
+
+    def settle(self) -> None:
+        """Commit as the thread behind an append does."""
+        self.writer._commit(final=False)  # noqa: SLF001 - what that thread calls
+        self.done()
+
+    def flush(self) -> None:
+        """Commit on request."""
+        self.writer.flush()
+        self.done()
+
+    def close(self) -> None:
+        """Close the writer."""
+        self.writer.close()
+        self.done()
+
+    def done(self) -> None:
+        """Count what was appended as durable."""
+        self.durable = len(self.history.images)
+        self.before = ()
+        self.tell()
+
+
+def atoms(i: int, n: int = 3, **more: Any) -> Block:
+    """Build `n` atoms that moved, told apart by frame, row and axis."""
+    columns: dict[str, Any] = {axis: i + np.arange(n) / 16 + k / 4 for k, axis in enumerate("xyz")}
+    return Block(columns | more)
+
+
+def moving(i: int) -> Frame:
+    """Build a frame of three atoms in a fixed cell."""
+    return Frame({"atoms": atoms(i)}, box=Box(np.diag([9.0, 9.0, 9.0])))
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A run to be recorded.
+
+    Attributes
+    ----------
+    name : str
+    drive : callable
+        Runs the writer below a directory.
+    more : callable
+        Frame, step and time number i of those that a writer who goes on appends.
+    prepare : callable, optional
+        Done before the recording starts.
+    fail_sync : callable, optional
+        See :class:`~molrec_core.testing._recorder.Recorder`.
+    schema : SequenceSchema, optional
+        For a writer that has to start anew.
+    before : tuple of Allowed
+        What is there before the recording starts.
+    archive : bool
+        Whether the packed record is to be looked at as well.
+    """
+
+    name: str
+    drive: Callable[[Run], None]
+    more: Callable[[int], tuple[Frame, int | None, float | None]] = lambda i: (moving(i), None, None)
+    prepare: Callable[[Path], None] | None = None
+    fail_sync: Callable[[], Callable[[str], bool]] | None = None
+    schema: SequenceSchema | None = None
+    before: tuple[Allowed, ...] = ()
+    archive: bool = False
+
+
+def _regular(run: Run) -> None:
+    run.start()
+    for i in range(11):
+        run.append(moving(i))
+        if i in {2, 8}:
+            run.flush()
+        elif i == 6:
+            run.settle()
+    run.close()
+
+
+def _zeros(run: Run) -> None:
+    """Chunks that are all fill beside others, a tail that turns from one into the other."""
+    run.start()
+    still = Block({axis: np.zeros(3) for axis in "xyz"})
+    for i in range(10):
+        run.append(Frame({"atoms": atoms(i) if i in {1, 5, 9} else still}))
+        if i in {0, 1, 3, 5, 6}:
+            run.flush()
+    run.close()
+
+
+def _ragged(run: Run) -> None:
+    run.start()
+    for i, n in enumerate([2, 2, 2, 5, 4, 0, 3, 3, 7]):
+        run.append(Frame({"atoms": atoms(i, n)}))
+        if i in {1, 3, 6}:
+            run.flush()
+    run.close()
+
+
+def _named(i: int) -> Frame:
+    names = ["", "Cα", "長い名前", f"frame {i}"]
+    return Frame({"atoms": Block({"x": np.arange(4.0) + i, "name": np.array(names, np.dtypes.StringDType())})})
+
+
+def _strings(run: Run) -> None:
+    run.start()
+    for i in range(8):
+        run.append(_named(i))
+        if i in {1, 4}:
+            run.flush()
+    run.close()
+
+
+def _masked(i: int) -> Frame:
+    mask = {"charge": np.array([True, i % 2 == 0, False])} if i % 3 else None
+    return Frame({"atoms": Block({"x": np.arange(3.0) + i, "charge": np.arange(3.0) - i}, validity=mask)})
+
+
+def _labelled_schema() -> SequenceSchema:
+    schema = SequenceSchema()
+    schema.declare_block("atoms")
+    schema.declare_column("atoms", "x", "f64")
+    schema.declare_column("atoms", "charge", "f64", nullable=True)
+    schema.declare_meta("pe", "f64")
+    schema.declare_meta("label", "string", fill="")
+    return schema
+
+
+def _nullable(run: Run) -> None:
+    run.start(_labelled_schema())
+    for i in range(9):
+        run.append(_labelled(i))
+        if i in {1, 5}:
+            run.flush()
+    run.close()
+
+
+def _labelled(i: int) -> Frame:
+    masked = _masked(i)
+    return Frame(masked, meta={"pe": i / 8, "label": f"frame {i}"}, meta_tags={"pe": "f64", "label": "string"})
+
+
+def _paired(i: int, n: int) -> Frame:
+    return Frame({"atoms": atoms(i, n), "identity": Block({"tag": np.full(n, n, np.int64)})})
+
+
+def _paired_schema() -> SequenceSchema:
+    return SequenceSchema.from_frames([_paired(0, 3)]).declare_aligned("identity", "atoms")
+
+
+def _aligned(run: Run) -> None:
+    run.start(_paired_schema())
+    for i, n in enumerate([3, 3, 3, 4, 4, 2, 2]):
+        frame = _paired(i, n)
+        run.append(frame if i in {0, 3, 5} else Frame({"atoms": frame["atoms"]}))
+        if i in {1, 3}:
+            run.flush()
+    run.close()
+
+
+def _cell(run: Run) -> None:
+    """A cell from attributes to arrays; origin and boundary come later still."""
+    run.start()
+    sides = [9.0, 9.0, 9.0, 9.5, 9.5, 9.75, 10.0, 10.25]
+    for i, side in enumerate(sides):
+        origin = np.array([0.5, 0.0, 0.0]) if i >= 5 else None
+        boundary = np.array([True, True, False]) if i >= 6 else None
+        run.append(Frame({"atoms": atoms(i)}, box=Box(np.diag([side] * 3), origin=origin, boundary=boundary)))
+        if i in {1, 3, 6}:
+            run.flush()
+    run.close()
+
+
+def _cell_whole(run: Run) -> None:
+    """A cell whose attributes hold origin and boundary when it migrates."""
+    run.start()
+    for i in range(6):
+        box = Box(np.diag([9.0 + i // 3] * 3), origin=np.ones(3), boundary=np.array([True, False, True]))
+        run.append(Frame({"atoms": atoms(i)}, box=box))
+        if i in {1, 3}:
+            run.flush()
+    run.close()
+
+
+def _cell_late(run: Run) -> None:
+    run.start()
+    for i in range(6):
+        run.append(Frame({"atoms": atoms(i)}, box=Box(np.diag([9.0 + i] * 3)) if i >= 2 else None))
+        if i in {1, 3}:
+            run.flush()
+    run.close()
+
+
+def _timed(i: int) -> tuple[Frame, int, float]:
+    broken = i * 10 + (i >= 4), i * 0.25 + (0.125 if i >= 6 else 0.0)
+    return (moving(i), *broken)
+
+
+def _progression(run: Run) -> None:
+    run.start()
+    for i in range(9):
+        run.append(*_timed(i))
+        if i in {2, 4, 6}:
+            run.flush()
+    run.close()
+
+
+def _bonds(n: int) -> Block:
+    return Block({"atomi": np.arange(n, dtype=np.uint64), "atomj": np.arange(1, n + 1, dtype=np.uint64)})
+
+
+def _elision(run: Run) -> None:
+    """Regularity broken after frames that carried the block forward, and by an emptied block."""
+    schema = SequenceSchema.from_frames([Frame({"atoms": atoms(0), "bonds": _bonds(2), "late": _bonds(1)})])
+    run.start(schema)
+    for i in range(9):
+        blocks = {"atoms": atoms(i)}
+        blocks |= {"bonds": _bonds({0: 2, 3: 3, 5: 0, 7: 2}[i])} if i in {0, 3, 5, 7} else {}
+        blocks |= {"late": _bonds(1)} if i == 6 else {}
+        run.append(Frame(blocks))
+        if i in {1, 2, 3, 6}:
+            run.flush()
+    run.close()
+
+
+def _same_rows(run: Run) -> None:
+    """A carried-forward block presented again with as many rows: only the index tells when."""
+    schema = SequenceSchema.from_frames([Frame({"atoms": atoms(0), "bonds": _bonds(2)})])
+    run.start(schema)
+    for i in range(7):
+        changed = Block({"atomi": np.array([i, i], np.uint64), "atomj": np.array([9, 9], np.uint64)})
+        blocks = {"atoms": atoms(i)}
+        blocks |= {"bonds": changed} if i in {0, 1, 4, 5} else {}
+        run.append(Frame(blocks))
+        if i in {0, 2, 3, 4}:
+            run.flush()
+    run.close()
+
+
+def _tail(run: Run) -> None:
+    """The tail chunk encoded anew after each of many flushes."""
+    run.start()
+    for i in range(8):
+        run.append(moving(i))
+        run.flush()
+    run.close()
+
+
+def _rollover(run: Run) -> None:
+    """Shards of one chunk of four frames."""
+    run.start(expected_frames=1)
+    for i in range(14):
+        run.append(moving(i))
+        if i in {3, 4, 9}:
+            run.flush()
+        elif i == 7:
+            run.settle()
+    run.close()
+
+
+def _some_frames(path: Path) -> None:
+    with TrajectoryWriter(path / NAME, expected_frames=4) as writer:
+        for i in range(9):
+            writer.append(_uneven(i), step=i * i)
+
+
+def _uneven(i: int, shift: int = 0) -> Frame:
+    return Frame({"atoms": atoms(i + shift, 3 + i // 3)}, box=Box(np.diag([9.0 + i // 4 + shift] * 3)))
+
+
+def _some_history(frames: int) -> History:
+    return History.of((_uneven(i), i * i, None) for i in range(frames))
+
+
+def _after_step(run: Run) -> None:
+    run.history = _some_history(5)
+    run.durable = 5
+    run.tell()
+    run.reopen(after_step=16)
+    run.done()
+    for i in range(5, 9):
+        run.append(_uneven(i, shift=1), step=i * i + 1)
+        if i == 6:
+            run.flush()
+    run.close()
+
+
+def _failed_sync(run: Run) -> None:
+    """A sync fails once: what it was for is gone, though later ones succeed."""
+    run.start()
+    try:
+        for i in range(8):
+            run.append(moving(i))
+            if i % 2:
+                run.flush()
+        run.close()
+    except CommitError:
+        run.writer.close()
+
+
+def _fails_once() -> Callable[[str], bool]:
+    left = [5]
+
+    def fail(path: str) -> bool:
+        left[0] -= "/atoms/x/c/" in path
+        if left[0] == 0:
+            left[0] = -1
+            return True
+        return False
+
+    return fail
+
+
+def _overwrite(run: Run) -> None:
+    run.start(overwrite=True)
+    for i in range(5):
+        run.append(moving(i))
+        if i == 2:
+            run.flush()
+    run.close()
+
+
+def _pack(run: Run) -> None:
+    run.history = _some_history(9)
+    run.done()
+    pack(run.path, remove=True)
+    run.done()
+
+
+def _more_steps(i: int) -> tuple[Frame, int | None, float | None]:
+    return _uneven(i), 1000 + i, None
+
+
+_OLD = (Allowed(_some_history(9), 9, 9),)
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload("regular", _regular),
+        Workload("zeros", _zeros, lambda i: (Frame({"atoms": atoms(i)}), None, None)),
+        Workload("ragged", _ragged, lambda i: (Frame({"atoms": atoms(i, 2 + i % 2)}), None, None)),
+        Workload("strings", _strings, lambda i: (_named(i), None, None)),
+        Workload("nullable", _nullable, lambda i: (_labelled(i), None, None), schema=_labelled_schema()),
+        Workload("aligned", _aligned, lambda i: (_paired(i, 2 + i % 2), None, None), schema=_paired_schema()),
+        Workload("cell", _cell),
+        Workload("cell with origin and boundary", _cell_whole),
+        Workload("cell late", _cell_late),
+        Workload("progression", _progression, lambda i: (moving(i), 1000 + i * i, 1000.0 + i * i)),
+        Workload("elision", _elision, lambda i: (Frame({"atoms": atoms(i), "bonds": _bonds(i % 2 + 2)}), None, None)),
+        Workload("same rows", _same_rows, lambda i: (Frame({"atoms": atoms(i), "bonds": _bonds(2)}), None, None)),
+        Workload("tail", _tail),
+        Workload("rollover", _rollover),
+        Workload("after_step", _after_step, _more_steps, _some_frames, before=_OLD),
+        Workload("failed sync", _failed_sync, fail_sync=_fails_once),
+        Workload("overwrite", _overwrite, prepare=_some_frames, before=_OLD),
+        Workload("pack", _pack, _more_steps, _some_frames, before=_OLD, archive=True),
+    )
+}
