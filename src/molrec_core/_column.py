@@ -271,9 +271,11 @@ class GrowingArray:
             number, local = divmod(chunk, self.layout.chunks_per_shard)
             shard = self._shards.get(number)
             stored = shard is not None and bool((shard.entries[local] != EMPTY).any())
-            if stored or entry != EMPTY_ENTRY:
-                entries[chunk] = entry
-            if shard is not None and stored and chunk * self.layout.chunk_rows < self.durable_rows:
+            if not stored and entry == EMPTY_ENTRY:
+                continue
+            entries[chunk] = entry
+            # Also where nothing was stored: the durable rows of the chunk may be all fill.
+            if shard is not None and chunk * self.layout.chunk_rows < self.durable_rows:
                 replaced.add(shard.key)
         return Pending(entries, tuple(sorted(replaced)))
 
