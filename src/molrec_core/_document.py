@@ -105,7 +105,7 @@ def _check_meta(document: dict[str, Any], problems: Problems) -> None:
     )
     for name, entry in entries:
         version = entry.get("version") if isinstance(entry, dict) else None
-        whole = isinstance(version, list) and all(type(n) is int for n in version)
+        whole = isinstance(version, list | tuple) and all(type(n) is int for n in version)
         if not whole or len(version or []) != 2:
             problems.add(f"meta/modules/{name}", "document", "a module states 'version' as two integers")
 

@@ -255,7 +255,7 @@ def read_forcefield(store: Store, node: GroupNode, meta: dict[str, Any]) -> Forc
     """
     frame = read_frame(store, SECTION, node, sections=lambda _: None, plain=True)
     forcefield = ForceField({})
-    forcefield.document = copy.deepcopy(node.attributes)
+    forcefield.document = node.attributes
     forcefield.tables = dict(frame)
     forcefield.version = meta.get(VERSION_KEY, 1)
     problems = Problems()
