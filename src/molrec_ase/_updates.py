@@ -1,0 +1,123 @@
+"""The updates of one block that a run of frames sees, decoded at once.
+
+What carries forward over many frames is decoded once and handed out to all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from molrec_core import Block, TrajectoryReader
+from molrec_core.hosts import FORCES, POSITIONS, VELOCITIES
+
+Array = np.ndarray[Any, Any]
+
+STACKS = {"positions": POSITIONS, "velocities": VELOCITIES, "forces": FORCES}
+"""Vectors that a record keeps as three columns, and an image as one array."""
+
+
+class Column(NamedTuple):
+    """Values of one column, which rows are valid (None: all), and the host dtype to give back."""
+
+    values: Array
+    validity: Array | None
+    host_dtype: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One update of a block: its rows, columns by name, three of a vector stacked under its name."""
+
+    count: int
+    columns: dict[str, Column]
+
+
+def part_of(block: Block, path: str, host_dtypes: Mapping[str, str]) -> Part:
+    """Return a whole block as a part; `path` is its place in the record."""
+    stacked = [name for columns in STACKS.values() if all(c in block for c in columns) for name in columns]
+    columns = {
+        name: Column(np.stack([block[c] for c in parts], axis=1), None, None)
+        for name, parts in STACKS.items()
+        if all(c in block for c in parts)
+    }
+    for name, values in block.items():
+        if name not in stacked:
+            columns[name] = Column(values, block.validity.get(name), host_dtypes.get(f"{path}/{name}"))
+    return Part(block.count, columns)
+
+
+class Updates:
+    """One block of a trajectory, read by runs of frames.
+
+    Parameters
+    ----------
+    reader : TrajectoryReader
+    name : str
+        A declared block.
+    host_dtypes : mapping of str to str
+        The record's ``meta.host_dtypes``.
+    """
+
+    def __init__(self, reader: TrajectoryReader, name: str, host_dtypes: Mapping[str, str]) -> None:
+        self._reader = reader
+        self._name = name
+        self._host_dtypes = host_dtypes
+        self._ordinals = reader.updates(name)
+        self._parts: dict[int, Part] = {}
+        self._seen: dict[int, int] = {}
+        columns = reader.schema.blocks[name].columns
+        # A bulk read brings no masks.
+        self._bulk = not any(spec.nullable for spec in columns.values())
+        self._stacks = {
+            stack: parts for stack, parts in STACKS.items() if all(part in columns for part in parts)
+        }
+        stacked = {part for parts in self._stacks.values() for part in parts}
+        self._single = [column for column in columns if column not in stacked]
+        if "atomic_number" in columns:
+            # The symbols say the same again, and strings are dear.
+            self._single = [column for column in self._single if column != "element"]
+
+    def load(self, run: Sequence[int]) -> None:
+        """Decode what the frames `run` see, in the order in which it is stored."""
+        updates = (self._ordinals.searchsorted(np.asarray(run), side="right") - 1).tolist()
+        self._seen = dict(zip(run, updates, strict=True))
+        needed = set(updates)
+        needed.discard(-1)
+        self._parts = {update: part for update, part in self._parts.items() if update in needed}
+        missing = sorted(needed - self._parts.keys())
+        if not missing:
+            return
+        frames = self._ordinals[missing]
+        if self._bulk:
+            self._parts.update(zip(missing, self._read(frames), strict=True))
+            return
+        for update, ordinal in zip(missing, frames.tolist(), strict=True):
+            block = self._reader.frame(ordinal, (self._name,))[self._name]
+            self._parts[update] = part_of(block, f"trajectory/{self._name}", self._host_dtypes)
+
+    def _read(self, frames: Array) -> Iterator[Part]:
+        columns: dict[str, Array] = {}
+        counts = np.zeros(len(frames), np.int64)
+        for name, parts in (*self._stacks.items(), *((single, single) for single in self._single)):
+            found = self._reader.read(self._name, parts, frames.tolist())
+            if isinstance(found, tuple):
+                columns[name], counts = found
+            else:
+                counts = np.full(len(frames), found.shape[1])
+                columns[name] = found.reshape(-1, *found.shape[2:])
+        dtypes = {name: self._host_dtypes.get(f"trajectory/{self._name}/{name}") for name in columns}
+        stop = 0
+        for count in counts.tolist():
+            start, stop = stop, stop + count
+            yield Part(
+                count,
+                {name: Column(values[start:stop], None, dtypes[name]) for name, values in columns.items()},
+            )
+
+    def at(self, ordinal: int) -> Part | None:
+        """Return the block as a frame of the last run sees it; None where it is absent."""
+        return self._parts.get(self._seen[ordinal])
