@@ -62,12 +62,16 @@ class Progression:
 
     def expand(self, stop: int, start: int = 0) -> np.ndarray[Any, Any]:
         """Return values ``start`` to ``stop``, int64 or float64."""
-        ordinals: np.ndarray[Any, Any] = np.arange(
-            start, stop, dtype=np.int64 if self.integer else np.float64
-        )
-        ordinals *= self.stride
-        ordinals += self.start
-        return ordinals
+        if self.integer:
+            # Modulo 2**64: a stride may exceed int64 where every step fits it.
+            steps = np.arange(start, stop, dtype=np.uint64)
+            steps *= np.uint64(self.stride % 2**64)
+            steps += np.uint64(self.start % 2**64)
+            return steps.view(np.int64)
+        times = np.arange(start, stop, dtype=np.float64)
+        times *= self.stride
+        times += self.start
+        return times
 
     def to_json(self) -> dict[str, Any]:
         """Return the attribute; the stride appears from the second value on."""
@@ -93,7 +97,7 @@ def read_progression(document: object, nstep: int, *, integer: bool, loc: str) -
         ``progression``: not an object with a start, no stride for two or more frames,
         numbers of the wrong type, a step stride <= 0, or steps past int64 (S11, S17).
     """
-    if not isinstance(document, dict) or "start" not in document:
+    if not isinstance(document, dict) or document.get("start") is None:
         raise refuse(
             loc, "progression", f"the progression is {document!r}; an object with 'start' is expected"
         )
