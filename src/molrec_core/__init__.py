@@ -9,7 +9,7 @@ array([0.])
 
 from molrec_core._array import TornIndexWarning
 from molrec_core._box import Box
-from molrec_core._codecs import Compression
+from molrec_core._compression import Compression
 from molrec_core._forcefield import ForceField
 from molrec_core._frame import Block, Frame
 from molrec_core._metrics import MetricSeries, MetricsReader

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from molrec_core._box import Box
-from molrec_core._codecs import Compression, pipeline_for
+from molrec_core._codecs import pipeline_for
 from molrec_core._column import GrowingArray
 from molrec_core._commit import Document, Plan
+from molrec_core._compression import Compression
 from molrec_core._csr import Growth
 from molrec_core._declaration import BlockSchema, ColumnSchema
 from molrec_core._extents import chunks_per_shard, row_bytes, rows_per_chunk

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from molrec_core import plugins
-from molrec_core._codecs import Compression
+from molrec_core._compression import Compression
 from molrec_core._frame import Frame
 from molrec_core._locate import locate
 from molrec_core._pack import copy_tree, pack

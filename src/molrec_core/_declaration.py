@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from molrec_core.errors import FormatError
+from molrec_core.errors import FormatError, Problems
 
 NO_FILL = object()
 SECTIONS_RESOLVABLE = frozenset({"frame", "system"})
@@ -114,3 +114,49 @@ def target_problem(target: str) -> str | None:
     if absolute and parts[0] not in SECTIONS_RESOLVABLE:
         return f"the target {target!r} points into {parts[0]!r}; only rows of /frame and /system can be referenced"
     return None
+
+
+def check_blocks(blocks: dict[str, BlockSchema], problems: Problems) -> None:
+    """Add every problem between declared blocks: targets, alignment, shapes."""
+    for name, block in blocks.items():
+        loc = f"trajectory/{name}"
+        for column, target in block.targets.items():
+            _check_target(blocks, f"{loc}/{column}", block, column, target, problems)
+        if block.structural_shape is not None and any(n < 0 for n in block.structural_shape):
+            problems.add(
+                loc, "structural_shape", f"structural_shape {list(block.structural_shape)} is negative"
+            )
+        if block.aligned_with is not None:
+            _check_aligned(blocks, loc, name, block, problems)
+
+
+def _check_target(
+    blocks: dict[str, BlockSchema], loc: str, block: BlockSchema, column: str, target: str, problems: Problems
+) -> None:
+    spec = block.columns.get(column)
+    if spec is None:
+        problems.add(loc, "target_column", "targets name a column the block does not have")
+    elif spec.dtype != "u64" or spec.trailing:
+        problems.add(loc, "target_dtype", f"a row reference is u64, one per row; found {spec.dtype}")
+    problem = target_problem(target)
+    if problem:
+        problems.add(loc, "target_spelling", problem)
+    elif not target.startswith("/") and target not in blocks:
+        problems.add(loc, "target_missing_block", f"the target block {target!r} is not declared")
+
+
+def _check_aligned(
+    blocks: dict[str, BlockSchema], loc: str, name: str, block: BlockSchema, problems: Problems
+) -> None:
+    target = block.aligned_with or ""
+    other = blocks.get(target)
+    if target == name:
+        problems.add(loc, "aligned_self", "a block cannot be aligned with itself")
+    elif other is None:
+        problems.add(loc, "aligned_target", f"aligned_with names {target!r}, which is not a declared block")
+    elif other.aligned_with is not None:
+        problems.add(loc, "aligned_chain", f"aligned_with names {target!r}, which is itself aligned")
+    elif shared := sorted(block.columns.keys() & other.columns.keys()):
+        problems.add(loc, "aligned_shared_column", f"columns {shared} are declared by {target!r} too")
+    if block.structural_shape is not None:
+        problems.add(loc, "aligned_shape", "an aligned block declares no structural_shape")

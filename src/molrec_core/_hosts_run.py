@@ -32,7 +32,7 @@ from molrec_core.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from molrec_core._codecs import Compression
+    from molrec_core._compression import Compression
     from molrec_core._frame import Frame
     from molrec_core._schema import SequenceSchema
 

@@ -17,10 +17,10 @@ from molrec_core._declaration import (
     BlockSchema,
     ColumnSchema,
     MetaSchema,
+    check_blocks,
     is_shape,
     read_structural_shape,
     read_targets,
-    target_problem,
 )
 from molrec_core._dtypes import (
     CANONICAL_META,
@@ -220,51 +220,9 @@ class SequenceSchema:
             All problems found.
         """
         problems = Problems()
-        self._check(problems)
+        check_blocks(self.blocks, problems)
         if problems.errors:
             raise SchemaError(problems.errors)
-
-    def _check(self, problems: Problems) -> None:
-        for name, block in self.blocks.items():
-            loc = f"trajectory/{name}"
-            for column, target in block.targets.items():
-                self._check_target(f"{loc}/{column}", block, column, target, problems)
-            if block.structural_shape is not None and any(n < 0 for n in block.structural_shape):
-                problems.add(
-                    loc, "structural_shape", f"structural_shape {list(block.structural_shape)} is negative"
-                )
-            if block.aligned_with is not None:
-                self._check_aligned(loc, name, block, problems)
-
-    def _check_target(
-        self, loc: str, block: BlockSchema, column: str, target: str, problems: Problems
-    ) -> None:
-        spec = block.columns.get(column)
-        if spec is None:
-            problems.add(loc, "target_column", "targets name a column the block does not have")
-        elif spec.dtype != "u64" or spec.trailing:
-            problems.add(loc, "target_dtype", f"a row reference is u64, one per row; found {spec.dtype}")
-        problem = target_problem(target)
-        if problem:
-            problems.add(loc, "target_spelling", problem)
-        elif not target.startswith("/") and target not in self.blocks:
-            problems.add(loc, "target_missing_block", f"the target block {target!r} is not declared")
-
-    def _check_aligned(self, loc: str, name: str, block: BlockSchema, problems: Problems) -> None:
-        target = block.aligned_with or ""
-        other = self.blocks.get(target)
-        if target == name:
-            problems.add(loc, "aligned_self", "a block cannot be aligned with itself")
-        elif other is None:
-            problems.add(
-                loc, "aligned_target", f"aligned_with names {target!r}, which is not a declared block"
-            )
-        elif other.aligned_with is not None:
-            problems.add(loc, "aligned_chain", f"aligned_with names {target!r}, which is itself aligned")
-        elif shared := sorted(block.columns.keys() & other.columns.keys()):
-            problems.add(loc, "aligned_shared_column", f"columns {shared} are declared by {target!r} too")
-        if block.structural_shape is not None:
-            problems.add(loc, "aligned_shape", "an aligned block declares no structural_shape")
 
     def to_json(self) -> dict[str, Any]:
         """Return the document stored as ``sequence_schema``; optional entries only when set (Q02)."""
@@ -304,7 +262,7 @@ class SequenceSchema:
         for key, entry in document.get("meta", {}).items():
             _collect(problems, schema._read_meta, key, entry)
         if not problems.errors:
-            schema._check(problems)
+            check_blocks(schema.blocks, problems)
         problems.raise_errors()
         return schema
 

@@ -14,13 +14,13 @@ import numpy as np
 
 from molrec_core._block_writer import BlockWriter, BoxWriter
 from molrec_core._box import Box
-from molrec_core._codecs import Compression
 from molrec_core._column import GrowingArray
 from molrec_core._commit import Document, Plan
-from molrec_core._dtypes import COLUMN_DTYPES
+from molrec_core._compression import Compression
 from molrec_core._extents import flush_frames
+from molrec_core._fit import BlockFit
 from molrec_core._fixed import get_group
-from molrec_core._frame import Block, Frame
+from molrec_core._frame import Frame
 from molrec_core._links import check_against_system, check_aligned, check_reference, highest_row, target_rows
 from molrec_core._node import group_document
 from molrec_core._schema import SequenceSchema
@@ -97,13 +97,7 @@ class SequenceWriter:
         }
         self.extra_attributes: dict[str, Any] = {}
         self.document_base: dict[str, Any] | None = None
-        self._expected = {
-            name: {
-                column: (COLUMN_DTYPES[c.dtype][0], c.trailing)
-                for column, c in schema.blocks[name].columns.items()
-            }
-            for name in self.blocks
-        }
+        self._fits = {name: BlockFit(f"{KEY}/{name}", spec) for name, spec in schema.blocks.items()}
         self._system = sections.get("system")
         self._sections = sections
         self._references: dict[tuple[str, str], int] = {}
@@ -174,7 +168,7 @@ class SequenceWriter:
                     "undeclared_block",
                     "the block is not declared; declare it before the first frame",
                 )
-            self._check_block(name, writer, block)
+            self._fits[name].check(block)
         meta = self._check_meta(frame) if frame.meta or self.meta else []
         if frame.box is not None:
             self._check_box(frame.box)
@@ -208,74 +202,6 @@ class SequenceWriter:
             return time
         value: float = coerce(time, "f64", f"{KEY}/time")
         return value
-
-    def _check_block(self, name: str, writer: BlockWriter, block: Block) -> None:
-        columns, expected = block._columns, self._expected[name]
-        if columns.keys() != expected.keys():
-            self._refuse_columns(name, block)
-        for column, (dtype, trailing) in expected.items():
-            array = columns[column]
-            if array.dtype != dtype or array.shape[1:] != trailing:
-                raise SchemaError.one(
-                    f"{KEY}/{name}/{column}",
-                    "column_type",
-                    f"{array.dtype} of row shape {array.shape[1:]}; {dtype} of row shape {trailing} is declared",
-                )
-        if block.validity or block.precision or block.targets or block.attributes:
-            self._check_statements(name, writer, block)
-        shape = writer.spec.structural_shape
-        if shape is None and block.structural_shape is None:
-            return
-        if shape is None or int(np.prod(shape)) != block.count or block.structural_shape not in {None, shape}:
-            raise SchemaError.one(
-                f"{KEY}/{name}",
-                "structural_shape",
-                f"{block.count} rows of shape {block.structural_shape}; the declared structural shape is {shape}",
-            )
-
-    def _refuse_columns(self, name: str, block: Block) -> None:
-        for column in block:
-            if column not in self._expected[name]:
-                raise SchemaError.one(
-                    f"{KEY}/{name}/{column}", "undeclared_column", "the column is not declared for this block"
-                )
-        missing = [column for column in self._expected[name] if column not in block]
-        raise SchemaError.one(
-            f"{KEY}/{name}",
-            "missing_column",
-            f"columns {missing} are missing; a block is presented whole or not at all",
-        )
-
-    def _check_statements(self, name: str, writer: BlockWriter, block: Block) -> None:
-        loc = f"{KEY}/{name}"
-        for column in block.validity:
-            if column not in writer.masks:
-                raise SchemaError.one(
-                    f"{loc}/{column}",
-                    "mask_not_nullable",
-                    "rows are masked, but the column is not declared nullable",
-                )
-        for column, precision in block.precision.items():
-            declared = writer.spec.columns[column].precision
-            if precision != declared:
-                raise SchemaError.one(
-                    f"{loc}/{column}",
-                    "precision",
-                    f"the frame states precision {precision}, declared is {declared}",
-                )
-        for column, target in block.targets.items():
-            if writer.spec.targets.get(column) != target:
-                raise SchemaError.one(
-                    f"{loc}/{column}",
-                    "targets",
-                    f"the frame states target {target!r}, declared is {writer.spec.targets.get(column)!r}",
-                )
-        if block.attributes:
-            raise SchemaError.one(
-                loc,
-                "block_attributes",
-                f"a trajectory block carries no attributes; found {sorted(block.attributes)}",
-            )
 
     def _check_meta(self, frame: Frame) -> list[Any]:
         found = frame.meta

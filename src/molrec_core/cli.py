@@ -35,11 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RecordError as error:
         print(f"molrec: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; nothing is left to flush at exit either.
+        sys.stdout = None
+        return 0
     except (OSError, ValueError) as error:
         print(f"molrec: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        return 0
     return code
 
 
