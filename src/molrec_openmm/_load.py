@@ -103,7 +103,8 @@ def load(path: str | os.PathLike[str] | Record, frame: int = -1, *, convert_unit
     factors = Units.from_meta(record.meta, host=OPENMM, convert=convert_units).conversion(OPENMM)
     box = None if moving is None else _box_vectors(moving, factors.length)
     top = _topology(atoms, system, moving, host_dtypes_of(record.meta))
-    top.setPeriodicBoxVectors(box)
+    if box is not None and _is_reduced(box):
+        top.setPeriodicBoxVectors(box)
     positions = np.stack([atoms[c] for c in "xyz"], axis=1) if all(c in atoms for c in "xyz") else None
     velocities, forces = (
         None if moving is None else own_values(moving, name, atoms.count) for name in ("velocities", "forces")
@@ -128,20 +129,26 @@ def _box_vectors(frame: Frame, factor: float) -> Any:
     if cell.vectors is None or not cell.boundary.all():
         return None
     rows = cell.vectors.T * factor
-    a, b, c = rows
-    reduced = (
-        not (a[1] or a[2] or b[2])
-        and min(a[0], b[1], c[2]) > 0
-        and all(abs(x) <= bound / 2 * (1 + 1e-6) for x, bound in ((b[0], a[0]), (c[0], a[0]), (c[1], b[1])))
-    )
-    if not reduced:
+    box = unit.Quantity([Vec3(*map(float, row)) for row in rows], unit.nanometer)
+    if not _is_reduced(box):
         warnings.warn(
             "the cell is not in the reduced form OpenMM asks for (a along x, b in the xy plane, small tilts); "
-            "it is given as it is, and a Context will refuse it",
+            "it is given as it is, the topology has none, and a Context will refuse it",
             MolrecCellWarning,
             stacklevel=4,
         )
-    return unit.Quantity([Vec3(*map(float, row)) for row in rows], unit.nanometer)
+    return box
+
+
+def _is_reduced(box: Any) -> bool:
+    """Whether OpenMM takes these vectors, with the noise that a conversion leaves."""
+    a, b, c = box.value_in_unit(unit.nanometer)
+    tilts = ((b[0], a[0]), (c[0], a[0]), (c[1], b[1]))
+    return (
+        not (a[1] or a[2] or b[2])
+        and min(a[0], b[1], c[2]) > 0
+        and all(abs(x) <= bound / 2 * (1 + 1e-6) for x, bound in tilts)
+    )
 
 
 def _topology(atoms: AtomView, system: Frame | None, moving: Frame | None, dtypes: dict[str, str]) -> Any:

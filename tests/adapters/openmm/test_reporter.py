@@ -51,6 +51,7 @@ def assert_equals_states(record, states, rows=slice(None)):
     assert trajectory.times.tolist() == [state.getTime().value_in_unit(PS) for state in states]
 
 
+NAMES = ["C\N{GREEK SMALL LETTER ALPHA}", "水", "Å1"]
 FULL = {"velocities": True, "forces": True}
 
 
@@ -291,7 +292,7 @@ def test_masses_charges_and_bonds_are_the_systems(tip3p, tmp_path, keep):
 
 def test_P27_names_beyond_ascii(argon, tmp_path):
     """Names of atoms, residues and chains are text of any language, under any locale."""
-    for atom, name in zip(argon.topology.atoms(), ["Cα", "水", "Å1"], strict=False):
+    for atom, name in zip(argon.topology.atoms(), NAMES, strict=False):
         atom.name = atom.residue.name = name
     next(argon.topology.chains()).id = "ß"
     simulation = argon.simulation()
@@ -299,7 +300,7 @@ def test_P27_names_beyond_ascii(argon, tmp_path):
         simulation.reporters.append(reporter)
         simulation.step(5)
     atoms = list(molrec_openmm.load(tmp_path / "a.mrec").topology.atoms())
-    assert [atom.name for atom in atoms[:4]] == ["Cα", "水", "Å1", "Ar"]
+    assert [atom.name for atom in atoms[:4]] == [*NAMES, "Ar"]
     assert atoms[1].residue.name == "水"
     assert atoms[0].residue.chain.id == "ß"
 
