@@ -91,11 +91,12 @@ class ZarrStore:
         from zarr.core.sync import sync as wait
 
         async def first() -> bool:
-            async for _ in self._store.list_dir(key):
-                return True
+            async for name in self._store.list_dir(key):
+                # Some file systems list a file as its own only child; `exists` tells of directories too.
+                return name.strip("/") != key
             return False
 
-        return not wait(self._store.exists(key)) and bool(wait(first()))
+        return bool(wait(first()))
 
     def zarr(self) -> Any:
         """Return the wrapped store."""
