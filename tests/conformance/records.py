@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import zarr
 
-from molrec_core import FormatError, RecordError, SchemaError, TrajectoryWriter, open_record, write_mrec
+from molrec_core import FormatError, RecordError, SchemaError, TrajectoryWriter, open_record, validate, write_mrec
 
 EYE = np.eye(3)
 
@@ -138,10 +138,27 @@ def arrays(record, key=""):
 
 def read(record):
     """Read every frame, series and meta key of a record's trajectory."""
-    with open_record(record) as found:
+    with agreeing(record), open_record(record) as found:
         reader = found.trajectory
         frames = list(reader)
         return frames, reader.steps.copy(), reader.times, {key: reader.meta(key) for key in reader.meta_keys}
+
+
+@contextlib.contextmanager
+def agreeing(record):
+    """Assert that what the reader refuses in the body the validator names, at its place, with its kind.
+
+    So every refusal test is a test of both doors.
+    """
+    try:
+        yield
+    except FormatError as error:
+        found = {(p.kind, p.loc) for p in validate(record, deep=True) if p.severity == "error"}
+        missed = [(p.kind, p.loc) for p in error.problems if (p.kind, p.loc) not in found]
+        assert not missed, f"the reader refuses {missed}, the validator finds {sorted(found)}"
+        raise
+    errors = [p for p in validate(record, deep=True) if p.severity == "error"]
+    assert not errors, f"the reader accepts what the validator refuses: {[str(p) for p in errors]}"
 
 
 @contextlib.contextmanager
@@ -179,7 +196,7 @@ def write_record(path, *, name="run.mrec", **sections):
 
 def read_whole(record):
     """Read the documents, the frame-shaped sections and every frame of the trajectory."""
-    with open_record(record) as found:
+    with agreeing(record), open_record(record) as found:
         for section in ("meta", "status", "method", "system", "frame"):
             found.get(section)
         if "trajectory" in found:
