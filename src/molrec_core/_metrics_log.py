@@ -128,7 +128,7 @@ def decode_event(line: bytes, loc: str) -> MetricEvent:
 
 
 def read_lines(store: Store, key: str, offset: int = 0) -> Iterator[bytes]:
-    """Yield the complete lines of a log from `offset`, each with its line feed; a torn tail is left out."""
+    """Yield the complete lines of a log from `offset`, each with its line feed; what a crash tore is left out."""
     size = store.size(key) or 0
     rest = b""
     while offset < size:
@@ -136,9 +136,13 @@ def read_lines(store: Store, key: str, offset: int = 0) -> Iterator[bytes]:
         if not piece:
             return
         offset += len(piece)
-        *lines, rest = (rest + piece).split(b"\n")
+        # A lost power leaves zeros where lines were not yet flushed: the log ends there.
+        sound, hole, _ = piece.partition(b"\0")
+        *lines, rest = (rest + sound).split(b"\n")
         for line in lines:
             yield line + b"\n"
+        if hole:
+            return
 
 
 class MetricsWriter:
@@ -181,17 +185,9 @@ class MetricsWriter:
         self._end = self._cut_tail()
 
     def _cut_tail(self) -> int:
-        """Cut what follows the last line feed; return the length that is left."""
-        size = self._store.size(self._key) or 0
-        end = size
-        while end:
-            start = max(0, end - _PIECE)
-            found = self._store.read(self._key, start, end - start).rfind(b"\n")
-            if found >= 0:
-                end = start + found + 1
-                break
-            end = start
-        if end < size:
+        """Cut what a crash tore, a hole or a line without its end; return the length that is left."""
+        end = sum(len(line) for line in read_lines(self._store, self._key))
+        if end < (self._store.size(self._key) or 0):
             self._store.truncate(self._key, end)
         return end
 
