@@ -13,12 +13,20 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from molrec_core import repair, validate
-from molrec_core._array import TornIndexWarning
-from molrec_core._record import open_record
+from molrec_core import (
+    FormatError,
+    Frame,
+    MetricsWriter,
+    RecordNotFoundError,
+    SectionNotFoundError,
+    TornIndexWarning,
+    TrajectoryWriter,
+    fold_metrics,
+    open_record,
+    repair,
+    validate,
+)
 from molrec_core._root import spare
-from molrec_core._trajectory_writer import TrajectoryWriter
-from molrec_core.errors import FormatError, RecordNotFoundError, SectionNotFoundError
 from molrec_core.testing._disk import State, killed, lost_power
 from molrec_core.testing._expected import History, Image, Requirement, image
 from molrec_core.testing._recorder import Operation, Recorder, Tree
@@ -156,13 +164,19 @@ def look(top: Path, state: State, workload: Workload, *, mend: bool) -> Outcome:
     """Open a state, read it and go on with it; before that, with `mend`, repair and validate it."""
     put(top, state)
     path = top / NAME
-    if workload.archive and (archive := path.with_name(path.name + ".zip")).exists():
-        return _try_archive(archive)
+    archive = path.with_name(path.name + ".zip")
     outcome = Outcome()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TornIndexWarning)
-            outcome.images = _read(path)
+            if workload.subject == "metrics":
+                outcome.images = _points(path)
+                _go_on_logging(path, outcome.images)
+                return outcome
+            if workload.subject == "archive" and archive.exists():
+                outcome.images = frames_of(archive)
+                return outcome
+            outcome.images = _read(path, workload)
             if outcome.images is not None and mend:
                 _mend(path if path.exists() else spare(path))
             _go_on(path, outcome.images or [], workload)
@@ -171,15 +185,30 @@ def look(top: Path, state: State, workload: Workload, *, mend: bool) -> Outcome:
     return outcome
 
 
-def _try_archive(path: Path) -> Outcome:
-    try:
-        return Outcome(frames_of(path))
-    except Exception as error:  # noqa: BLE001 - whatever comes out is the finding
-        return Outcome(problem=f"the archive: {type(error).__name__}: {error}")
+def _points(path: Path) -> list[Image]:
+    with open_record(path) as record:
+        if record.get("metrics") is None or "train/loss" not in record.metrics:
+            return []
+        series = record.metrics["train/loss"]
+        assert series.steps is not None
+        return list(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
 
-def _read(path: Path) -> list[Image] | None:
+def _go_on_logging(path: Path, points: list[Image]) -> None:
+    for step in (100, 101):
+        with MetricsWriter(path) as metrics:
+            metrics.append("train/loss", step / 2, step)
+        points = [*points, (step, step / 2)]
+        assert _points(path) == points, "logging on changed what was there, or was not read back"
+        if step == 100:
+            fold_metrics(path)
+            assert _points(path) == points, "folding changed what was there"
+
+
+def _read(path: Path, workload: Workload) -> list[Image] | None:
     try:
+        if workload.system is not None:
+            _check_system(path, workload.system)
         return frames_of(path)
     except (RecordNotFoundError, SectionNotFoundError):
         return None
@@ -187,6 +216,11 @@ def _read(path: Path) -> list[Image] | None:
         if error.kind == "no_section":
             return None
         raise
+
+
+def _check_system(path: Path, system: Frame) -> None:
+    with open_record(path) as record:
+        assert image(record.system, 0, None) == image(system, 0, None), "the system is not what was written"
 
 
 def _mend(path: Path) -> None:
@@ -200,7 +234,7 @@ def _go_on(path: Path, images: list[Image], workload: Workload) -> None:
     try:
         writer = TrajectoryWriter.reopen(path, schema=workload.schema)
     except RecordNotFoundError:
-        writer = TrajectoryWriter(path, workload.schema)
+        writer = TrajectoryWriter(path, workload.schema, system=workload.system)
     added = History()
     assert (writer.last_step is None) == (not images), "reopen sees other frames than a reader"
     with writer:

@@ -11,13 +11,21 @@ from unittest import mock
 
 import numpy as np
 
-from molrec_core import _commit, _extents, _series
-from molrec_core._frame import Block, Frame
-from molrec_core._box import Box
-from molrec_core._pack import pack
-from molrec_core._schema import SequenceSchema
-from molrec_core._trajectory_writer import TrajectoryWriter
-from molrec_core.errors import CommitError
+from molrec_core import (
+    Block,
+    Box,
+    CommitError,
+    Frame,
+    MetricsWriter,
+    SequenceSchema,
+    TrajectoryWriter,
+    _commit,
+    _extents,
+    _series,
+    fold_metrics,
+    pack,
+    write_mrec,
+)
 from molrec_core.testing._expected import Allowed, History, Requirement
 
 NAME = "run.mrec"
@@ -125,8 +133,10 @@ class Workload:
         For a writer that has to start anew.
     before : tuple of Allowed
         What is there before the recording starts.
-    archive : bool
-        Whether the packed record is to be looked at as well.
+    system : Frame, optional
+        What the record must hold beside its trajectory, in every state that has one.
+    subject : {"trajectory", "archive", "metrics"}
+        What is read and gone on with.
     """
 
     name: str
@@ -136,11 +146,17 @@ class Workload:
     fail_sync: Callable[[], Callable[[str], bool]] | None = None
     schema: SequenceSchema | None = None
     before: tuple[Allowed, ...] = ()
-    archive: bool = False
+    system: Frame | None = None
+    subject: str = "trajectory"
+
+
+_SYSTEM = Frame(
+    {"molecule": Block({"mass": np.arange(3.0), "name": np.array(["C", "", "long name"], np.dtypes.StringDType())})}
+)
 
 
 def _regular(run: Run) -> None:
-    run.start()
+    run.start(system=_SYSTEM)
     for i in range(11):
         run.append(moving(i))
         if i in {2, 8}:
@@ -332,7 +348,7 @@ def _rollover(run: Run) -> None:
 
 
 def _some_frames(path: Path) -> None:
-    with TrajectoryWriter(path / NAME, expected_frames=4) as writer:
+    with TrajectoryWriter(path / NAME, expected_frames=4, system=_SYSTEM) as writer:
         for i in range(9):
             writer.append(_uneven(i), step=i * i)
 
@@ -385,7 +401,7 @@ def _fails_once() -> Callable[[str], bool]:
 
 
 def _overwrite(run: Run) -> None:
-    run.start(overwrite=True)
+    run.start(overwrite=True, system=_SYSTEM)
     for i in range(5):
         run.append(moving(i))
         if i == 2:
@@ -400,6 +416,32 @@ def _pack(run: Run) -> None:
     run.done()
 
 
+def _system_only(path: Path) -> None:
+    write_mrec(path / NAME, system=_SYSTEM)
+
+
+def _metrics(run: Run) -> None:
+    """Events logged, folded, logged again by another writer, folded again."""
+    for part in range(3):
+        with MetricsWriter(run.path) as metrics:
+            for i in range(4):
+                number = 4 * part + i
+                run.history.images.append((number, number / 8))
+                run.tell()
+                metrics.append("train/loss", number / 8, number, wall_time="2026-08-04T12:00:00Z")
+                if i == 1:
+                    metrics.flush()
+                    run.done()
+            if part == 1:
+                # Left without a sync: a fold must not claim lines that the disk may lose.
+                metrics._closed = True  # noqa: SLF001 - as a killed process leaves it
+                metrics._lock.release()  # noqa: SLF001
+        if part != 1:
+            run.done()
+        fold_metrics(run.path)
+        run.done()
+
+
 def _more_steps(i: int) -> tuple[Frame, int | None, float | None]:
     return _uneven(i), 1000 + i, None
 
@@ -408,7 +450,7 @@ _OLD = (Allowed(_some_history(9), 9, 9),)
 WORKLOADS = {
     workload.name: workload
     for workload in (
-        Workload("regular", _regular),
+        Workload("regular", _regular, system=_SYSTEM),
         Workload("zeros", _zeros, lambda i: (Frame({"atoms": atoms(i)}), None, None)),
         Workload("ragged", _ragged, lambda i: (Frame({"atoms": atoms(i, 2 + i % 2)}), None, None)),
         Workload("strings", _strings, lambda i: (_named(i), None, None)),
@@ -424,7 +466,8 @@ WORKLOADS = {
         Workload("rollover", _rollover),
         Workload("after_step", _after_step, _more_steps, _some_frames, before=_OLD),
         Workload("failed sync", _failed_sync, fail_sync=_fails_once),
-        Workload("overwrite", _overwrite, prepare=_some_frames, before=_OLD),
-        Workload("pack", _pack, _more_steps, _some_frames, before=_OLD, archive=True),
+        Workload("overwrite", _overwrite, prepare=_some_frames, before=_OLD, system=_SYSTEM),
+        Workload("pack", _pack, _more_steps, _some_frames, before=_OLD, subject="archive"),
+        Workload("metrics", _metrics, prepare=_system_only, subject="metrics"),
     )
 }

@@ -134,7 +134,7 @@ def schemas(draw: Draw, *, strings_with_axes: bool = True) -> SequenceSchema:
         columns = schema.blocks[name].columns
         for column in draw(st.lists(st.sampled_from(_CANONICAL.get(name, ("q",))), max_size=3, unique=True)):
             columns[column] = ColumnSchema(CANONICAL.get(column, "f64"), (), draw(st.booleans()), None)
-        for i in range(draw(st.integers(0, 4))):
+        for i in range(draw(st.integers(0, 6))):
             columns[f"c{i}"] = draw(column_schemas(strings_with_axes=strings_with_axes))
         if name == "grid":
             schema.declare_structural_shape(name, draw(st.sampled_from([(2, 2), (3,), (1, 2, 2)])))
@@ -146,7 +146,7 @@ def schemas(draw: Draw, *, strings_with_axes: bool = True) -> SequenceSchema:
     if draw(st.booleans()):
         schema.declare_column("picks", "row", "u64", nullable=draw(st.booleans()))
         schema.declare_target("picks", "row", draw(st.sampled_from([first, "/system/sites"])))
-    for tag in draw(st.permutations(sorted(TAGS)))[: draw(st.integers(0, 8))]:
+    for tag in draw(st.permutations(sorted(TAGS)))[: draw(st.integers(0, 16))]:
         rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
         key = f"k_{tag}"
         schema.meta[key] = MetaSchema(tag)
