@@ -44,7 +44,7 @@ def decode_name(name: str) -> str:
     """
     if name in {"", ".", ".."} or name.startswith("__"):
         raise refuse(name, "bad_name", f"{name!r} is not a safe name")
-    return _decode(name, _NAME_SAFE)
+    return _decode(name, _NAME_SAFE, name)
 
 
 def encode_style(category: str, style: str) -> str:
@@ -72,7 +72,7 @@ def decode_style(name: str) -> tuple[str, str]:
     category, dot, encoded = name.partition(".")
     if not dot or not _CATEGORY.fullmatch(category) or not encoded:
         raise refuse(name, "bad_name", f"{name!r} is not <category>.<style>")
-    style = _decode(encoded, _STYLE_SAFE)
+    style = _decode(encoded, _STYLE_SAFE, name)
     if _encode(style, _STYLE_SAFE) != encoded:
         raise refuse(name, "bad_name", f"{name!r} escapes a character that stands for itself")
     return category, style
@@ -90,22 +90,22 @@ def _encode(text: str, safe: re.Pattern[str]) -> str:
     return "".join(chr(byte) if safe.fullmatch(chr(byte)) else f"%{byte:02X}" for byte in data)
 
 
-def _decode(name: str, safe: re.Pattern[str]) -> str:
+def _decode(name: str, safe: re.Pattern[str], loc: str) -> str:
     data = bytearray()
     at = 0
     while at < len(name):
         if name[at] == "%":
             escape = _ESCAPE.match(name, at)
             if escape is None:
-                raise refuse(name, "bad_name", f"{name!r} holds an escape that is not %XX in uppercase")
+                raise refuse(loc, "bad_name", f"{name!r} holds an escape that is not %XX in uppercase")
             data.append(int(escape.group(1), 16))
             at = escape.end()
         elif safe.fullmatch(name[at]):
             data.append(ord(name[at]))
             at += 1
         else:
-            raise refuse(name, "bad_name", f"{name!r} holds {name[at]!r}, which should be escaped")
+            raise refuse(loc, "bad_name", f"{name!r} holds {name[at]!r}, which should be escaped")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise refuse(name, "bad_name", f"{name!r} is not UTF-8 once its escapes are read") from None
+        raise refuse(loc, "bad_name", f"{name!r} is not UTF-8 once its escapes are read") from None

@@ -486,21 +486,19 @@ class PowerOutError(Exception):
     pass
 
 
-def test_MW09_a_fold_that_stops_anywhere_loses_nothing(record, monkeypatch):
-    """Every replacement, removal and new chunk of a fold in turn is the last thing that happens."""
+def stop_everywhere(record, monkeypatch):
+    """Stop a fold at each write, rename and removal in turn, reading the series after each stop."""
     log(record, ("loss", 1.0, 1), ("loss", 2.0, 2), ("val", 7.0))
     fold_metrics(record)
     log(record, ("loss", 8.0, 1), ("loss", 3.0, 3), ("val", 9.0))
     expected = {"loss": ([8.0, 2.0, 3.0], [1, 2, 3]), "val": ([7.0, 9.0], None)}
-    stops = 0
     for at in range(1, 200):
-        left = at
+        left = [at]
 
-        def counted(original):
+        def counted(original, left=left):
             def call(self, *args):
-                nonlocal left
-                left -= 1
-                if left < 0:
+                left[0] -= 1
+                if left[0] < 0:
                     raise PowerOutError
                 return original(self, *args)
 
@@ -510,32 +508,33 @@ def test_MW09_a_fold_that_stops_anywhere_loses_nothing(record, monkeypatch):
             for name in ("create", "rename", "remove", "write"):
                 broken.setattr(DirectoryStore, name, counted(getattr(DirectoryStore, name)))
             try:
-                done = fold_metrics(record)
+                fold_metrics(record)
             except PowerOutError:
-                stops += 1
                 assert {key: series(record, key) for key in expected} == expected, at
                 continue
-        assert done > 0
-        break
-    assert stops > 15
-    assert {key: series(record, key) for key in expected} == expected
+        assert {key: series(record, key) for key in expected} == expected
+        return at - 1
+    pytest.fail("the fold never ends")
+
+
+def test_MW09_a_fold_that_stops_anywhere_loses_nothing(record, monkeypatch):
+    assert stop_everywhere(record, monkeypatch) > 15
     assert validate(record, deep=True) == []
+    assert fold_metrics(record) == 0
 
 
 def test_MW09_the_test_above_sees_a_wrong_order(record, monkeypatch):
-    """With the claim left standing while the arrays go, a stopped fold is unreadable."""
-    log(record, ("loss", 1.0, 1))
-    fold_metrics(record)
-    log(record, ("loss", 2.0, 2))
+    """When the catalog keeps its claim while the arrays are replaced, a stop is noticed."""
     original = folding.create
-    monkeypatch.setattr(folding, "create", lambda store, documents, known: None)
-    monkeypatch.setattr(
-        folding, "_replace_series", lambda store, key, points: store.remove(f"metrics/series/{key}")
-    )
-    fold_metrics(record)
-    assert original is not folding.create
-    with pytest.raises(FormatError):
-        series(record)
+
+    def keep_the_claim(store, documents, known):
+        key, data = documents[0]
+        if key != "metrics/zarr.json" or b'"wal"' in data:
+            original(store, documents, known)
+
+    monkeypatch.setattr(folding, "create", keep_the_claim)
+    with pytest.raises((FormatError, AssertionError)):
+        stop_everywhere(record, monkeypatch)
 
 
 @pytest.mark.parametrize(
