@@ -75,6 +75,8 @@ class RecordFrames:
     def __init__(self, path: Any, storage_options: Mapping[str, Any] | None = None) -> None:
         self.record = open_record(path, storage_options=storage_options)
         try:
+            # Before the trajectory, whose links would read it without keeping it.
+            self.record.get("system")
             self._units = Units.from_meta(self.record.meta, host=MDTRAJ, stacklevel=5)
             self._factors = self._units.conversion(MDTRAJ)
             self._trajectory = self.record.trajectory if "trajectory" in self.record else None

@@ -123,6 +123,11 @@ def _front(*args: Any, _molrec: Any, **kwargs: Any) -> Any:
     return _molrec(*args, **kwargs)
 
 
+def _front_iterator(*args: Any, _molrec: Any, **kwargs: Any) -> Any:
+    # A generator's code may only be replaced by a generator's.
+    yield from _molrec(*args, **kwargs)
+
+
 def _swap(hook: _Hook, function: FunctionType) -> None:
     """Give `function` new code; its old code goes on in a copy."""
     original = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
@@ -137,7 +142,7 @@ def _swap(hook: _Hook, function: FunctionType) -> None:
     function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     function.__kwdefaults__ = {"_molrec": dispatch}
     function.__defaults__ = None
-    function.__code__ = _front.__code__
+    function.__code__ = (_front_iterator if inspect.isgeneratorfunction(original) else _front).__code__
 
 
 def register() -> None:
