@@ -22,8 +22,8 @@ from molrec_core._lock import WriterLock
 from molrec_core._names import encode_name
 from molrec_core._node import group_document
 from molrec_core._paths import is_directory
-from molrec_core._root import is_record, record_path
-from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join, not_a_record
+from molrec_core._root import existing_store, record_path
+from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
 from molrec_core._typedjson import check_document, coerce, decode, dumps, encode, loads
 from molrec_core.errors import (
     ClosedError,
@@ -313,10 +313,7 @@ def locate_log(path: str | os.PathLike[str]) -> tuple[DirectoryStore, str]:
         if not is_directory(plain.absolute().parent):
             raise RecordNotFoundError(f"the directory {str(plain.parent)!r} does not exist", loc=str(plain))
         return DirectoryStore(plain.parent), plain.name
-    final = record_path(path)
-    if not is_record(final):
-        raise not_a_record(str(final), "there is no record to log to")
-    return DirectoryStore(final), LOG
+    return existing_store(record_path(path)), LOG
 
 
 def _prepare_section(store: DirectoryStore, known: set[str]) -> None:

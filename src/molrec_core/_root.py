@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from molrec_core._commit import Document, create, settle_entry, settle_tree
-from molrec_core._document import checked_document, stamp
+from molrec_core._document import check_version, checked_document, stamp
+from molrec_core._fixed import get_group
 from molrec_core._frame import Frame
 from molrec_core._group import write_frame
 from molrec_core._lock import WriterLock
@@ -58,6 +59,24 @@ def spare(path: Path) -> Path:
 def is_record(path: Path) -> bool:
     """Whether a directory holds a Zarr root."""
     return path_exists(path / ZARR_JSON)
+
+
+def existing_store(path: Path) -> DirectoryStore:
+    """Return the store of a record that is there and may be added to.
+
+    Raises
+    ------
+    RecordNotFoundError
+        There is none.
+    UnsupportedVersionError
+        It is of a version whose rules are not known here.
+    """
+    if not is_directory(path) or not is_record(path):
+        raise not_a_record(str(path), "there is no record to append to")
+    store = DirectoryStore(path)
+    meta = get_group(store, "meta")
+    check_version({} if meta is None else meta.attributes)
+    return store
 
 
 class Root:
@@ -138,14 +157,12 @@ class Root:
 
         Raises
         ------
-        RecordNotFoundError, LockedError
+        RecordNotFoundError, LockedError, UnsupportedVersionError
         """
         final = record_path(path)
         with _reported(final, "reopening"):
             _recover(final)
-            if not is_directory(final) or not is_record(final):
-                raise not_a_record(str(final), "there is no record to append to")
-            return cls(DirectoryStore(final), WriterLock(final))
+            return cls(existing_store(final), WriterLock(final))
 
     @property
     def waiting(self) -> bool:
