@@ -1,0 +1,206 @@
+"""A state of a LAMMPS run as a frame (sections 1 to 4 and 7 of the host mapping)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from molrec_core import Block, Frame, SequenceSchema
+from molrec_core.hosts import (
+    ELEMENTS,
+    FORCES,
+    POSITIONS,
+    VELOCITIES,
+    array_block,
+    declare_shared,
+    element_numbers,
+    store_cell,
+    store_name,
+)
+from molrec_core.units import LAMMPS_VELOCITY, PRESETS, factor
+from molrec_lammps._sample import RELATIONS, Sample
+
+Array = np.ndarray[Any, Any]
+Elements = Sequence[str] | Mapping[int | str, str]
+
+IMAGES = ("ix", "iy", "iz")
+_ENDPOINTS = ("atomi", "atomj", "atomk", "atoml")
+_CANONICAL_KEY = {"vol": "volume"}
+_VECTOR_NAMES = {"x": POSITIONS, "v": VELOCITIES, "f": FORCES, "image": IMAGES}
+
+
+def velocity_factor(style: str) -> float:
+    """Return what turns velocities of a ``units`` style into length/time of the record."""
+    stated = LAMMPS_VELOCITY.get(style)
+    preset = PRESETS[style]
+    return 1.0 if stated is None else factor(stated, f"{preset['length']}/{preset['time']}")
+
+
+class SampleConverter:
+    """Turns samples into frames, restating only what has changed.
+
+    Parameters
+    ----------
+    style : str
+        The ``units`` style.
+    labels : mapping
+        Type labels: kind -> type -> label, as :func:`molrec_lammps._sample.type_labels` gives them.
+    elements : sequence or mapping, optional
+        Element symbol of each atom type: in order of the types, or by type or label.
+
+    Raises
+    ------
+    ValueError
+        `elements` names what is no element.
+    """
+
+    def __init__(
+        self, style: str, labels: Mapping[str, Mapping[int, str]], elements: Elements | None = None
+    ) -> None:
+        self._velocity = velocity_factor(style)
+        self._labels = labels
+        self._elements = None if elements is None else _by_type(elements, labels.get("atom", {}))
+        self._identity: tuple[bytes, Block | None] = (b"", None)
+        self._relations: dict[str, tuple[bytes, Block]] = {}
+
+    def declare(
+        self,
+        sample: Sample,
+        *,
+        source_step: bool = False,
+        precision: float | Mapping[str, float] | None = None,
+    ) -> SequenceSchema:
+        """Return the declaration of frames like that of `sample`."""
+        schema = SequenceSchema.from_frames(self.frame(sample))
+        self.forget()
+        schema.declare_aligned("identity", "atoms")
+        if source_step:
+            schema.declare_meta("source_step", "json", fill=None)
+        for key in sample.thermo:
+            schema.declare_meta(_key(key), "f64")
+        declare_shared(schema, velocities="v" not in sample.atoms, forces="f" not in sample.atoms)
+        if isinstance(precision, float | int):
+            precision = {f"atoms.{name}": precision for name in POSITIONS}
+        for place, value in (precision or {}).items():
+            block, _, column = place.rpartition(".")
+            schema.declare_precision(block, column, value)
+        return schema
+
+    def forget(self) -> None:
+        """Present identity and relations once more with the next frame."""
+        self._identity = (b"", None)
+        self._relations.clear()
+
+    def frame(self, sample: Sample, *, source_step: int | None = None) -> Frame:
+        """Return the frame of a sample; identity and relations are in it only where they changed."""
+        columns: dict[str, Array] = {}
+        for name, values in sample.atoms.items():
+            # One copy a frame: the factor is 1 in every style but one.
+            scaled = (
+                np.multiply(values.T, self._velocity, order="C")
+                if name == "v"
+                else np.array(values.T, order="C")
+            )
+            columns.update(zip(_VECTOR_NAMES[name], scaled, strict=True))
+        blocks = {"atoms": Block(columns)}
+        identity = self._identify(sample)
+        if identity is not None:
+            blocks["identity"] = identity
+        for name, rows in sample.relations.items():
+            relation = self._relate(name, rows, sample.ids)
+            if relation is not None:
+                blocks[name] = relation
+        for name, values in sample.arrays.items():
+            blocks[array_block(name)] = Block({"value": np.array(values, dtype=np.float64)})
+        cell = store_cell(sample.vectors, boundary=sample.boundary, origin=sample.origin)
+        meta: dict[str, Any] = dict(cell.meta)
+        tags = {key: {"has_cell": "bool", "zero_vectors": "bool3"}[key] for key in meta}
+        for keyword, value in sample.thermo.items():
+            meta[_key(keyword)], tags[_key(keyword)] = value, "f64"
+        if source_step is not None:
+            meta["source_step"], tags["source_step"] = source_step, "json"
+        return Frame(blocks, box=cell.box, meta=meta, meta_tags=tags)
+
+    def _identify(self, sample: Sample) -> Block | None:
+        stamp = b"|".join(values.tobytes() for values in (sample.ids, *sample.identity.values()))
+        if stamp == self._identity[0]:
+            return None
+        types = sample.identity["type"].astype(np.int64)
+        columns: dict[str, Array] = {
+            "id": sample.ids.astype(np.uint64),
+            "type_id": types.astype(np.uint64),
+            "type": self._names("atom", types),
+        }
+        for name, stored, dtype in (
+            ("molecule", "mol_id", np.uint64),
+            ("q", "charge", np.float64),
+            ("mass", "mass", np.float64),
+        ):
+            if name in sample.identity:
+                columns[stored] = sample.identity[name].astype(dtype)
+        if self._elements is not None:
+            columns["atomic_number"] = _look_up(self._elements, types).astype(np.uint64)
+            columns["element"] = np.array(ELEMENTS, np.dtypes.StringDType())[
+                columns["atomic_number"].astype(int)
+            ]
+        self._identity = stamp, Block(columns)
+        return self._identity[1]
+
+    def _relate(self, name: str, rows: Array, ids: Array) -> Block | None:
+        stamp = rows.tobytes() + ids.tobytes()
+        if name in self._relations and self._relations[name][0] == stamp:
+            return None
+        ends = _ENDPOINTS[: RELATIONS[name]]
+        at = np.searchsorted(ids, rows[:, 1:]).astype(np.uint64)
+        columns: dict[str, Array] = {end: np.ascontiguousarray(at[:, i]) for i, end in enumerate(ends)}
+        columns["type_id"] = rows[:, 0].astype(np.uint64)
+        columns["type"] = self._names(name[:-1], rows[:, 0])
+        block = Block(columns, targets=dict.fromkeys(ends, "atoms"))
+        self._relations[name] = stamp, block
+        return block
+
+    def _names(self, kind: str, types: Array) -> Array:
+        """Return the label of each type, the number itself where it has none."""
+        labels = self._labels.get(kind, {})
+        top = int(types.max(initial=0))
+        names = np.array([labels.get(i, str(i)) for i in range(top + 1)], dtype=np.dtypes.StringDType())
+        named: Array = names[types]
+        return named
+
+
+def _key(keyword: str) -> str:
+    name = _CANONICAL_KEY.get(keyword, keyword)
+    return name if name in {"pe", "ke", "etotal", "temp", "press", "volume"} else store_name(name, "meta")
+
+
+def _by_type(elements: Elements, labels: Mapping[int, str]) -> dict[int, int]:
+    """Return the atomic number of each type.
+
+    Raises
+    ------
+    ValueError
+        A symbol that is no element, or a label that no type has.
+    """
+    given = elements.items() if isinstance(elements, Mapping) else enumerate(elements, start=1)
+    types = {label: number for number, label in labels.items()}
+    found = {}
+    for key, symbol in given:
+        number = int(element_numbers([symbol])[0])
+        if number == 0 and symbol != "X":
+            raise ValueError(
+                f"elements: {symbol!r}, given for type {key!r}, is no element; X stands for none"
+            )
+        if isinstance(key, str) and key not in types:
+            raise ValueError(
+                f"elements: no atom type is labelled {key!r}; there are {', '.join(types) or 'no labels'}"
+            )
+        found[types[key] if isinstance(key, str) else int(key)] = number
+    return found
+
+
+def _look_up(by_type: Mapping[int, int], types: Array) -> Array:
+    table = np.array([by_type.get(i, 0) for i in range(int(types.max(initial=0)) + 1)], dtype=np.int64)
+    found: Array = table[types]
+    return found
