@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from molrec_core._dtypes import refuse
-from molrec_core._hosts_columns import host_name, store_name
+from molrec_core._hosts_columns import PREFIX, host_name, store_name
 
 Array = np.ndarray[Any, Any]
 
@@ -222,7 +222,7 @@ class FrameInfo:
                 document.setdefault("$dict", []).append(pair)
         if self.arrays:
             document["$arrays"] = {
-                name if name and not name.startswith("$") else store_name(name): encode_value(array, name)
+                name if name and not name.startswith(("$", PREFIX)) else store_name(name): encode_value(array, name)
                 for name, array in self.arrays.items()
             }
         if self.missing:

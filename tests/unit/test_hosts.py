@@ -954,3 +954,15 @@ def test_the_public_names_exist():
 
 def test_documents_are_plain_json():
     assert json.loads(json.dumps(hosts.encode_value({"a": (np.arange(2), {1: 2})}, "k"))) is not None
+
+
+def test_an_array_of_a_frame_may_be_called_like_a_stored_name():
+    """The prefix of stored names is escaped in the arrays of ``info`` too."""
+    given = FrameInfo(arrays={"host.a": np.arange(2), "a": np.arange(3), "$b": np.arange(1), "": np.arange(4)})
+    found = FrameInfo.from_json(given.to_json())
+    assert {name: array.tolist() for name, array in found.arrays.items()} == {
+        "host.a": [0, 1],
+        "a": [0, 1, 2],
+        "$b": [0],
+        "": [0, 1, 2, 3],
+    }
