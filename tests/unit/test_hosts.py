@@ -958,8 +958,8 @@ def test_documents_are_plain_json():
 
 def test_an_array_of_a_frame_may_be_called_like_a_stored_name():
     """The prefix of stored names is escaped in the arrays of ``info`` too."""
-    given = FrameInfo(arrays={"host.a": np.arange(2), "a": np.arange(3), "$b": np.arange(1), "": np.arange(4)})
-    found = FrameInfo.from_json(given.to_json())
+    given = hosts.FrameInfo(arrays={"host.a": np.arange(2), "a": np.arange(3), "$b": np.arange(1), "": np.arange(4)})
+    found = hosts.FrameInfo.from_json(given.to_json())
     assert {name: array.tolist() for name, array in found.arrays.items()} == {
         "host.a": [0, 1],
         "a": [0, 1, 2],
