@@ -25,7 +25,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("_strings", "_compression", "_codecs", "_parallel", "_shard", "_node"),  # bytes
     ("_paths", "_lock", "_store", "_zarrstore", "_zipstore", "_array"),  # files
     ("_column", "_commit"),  # growth of one column; the order on disk
-    ("_document", "_fixed", "_group"),  # documents, fixed arrays, frame-shaped groups
+    ("_document", "_fixed", "_cell", "_group"),  # documents, fixed arrays, frame-shaped groups
     ("_series", "_block_writer", "_sequence"),  # a trajectory that grows
     ("_derive", "_block_reader", "_box_reader", "_bulk", "_view", "_trajectory_reader"),  # a trajectory that is read
     ("_forcefield_rules", "_forcefield_links", "_forcefield", "_observables"),  # the other sections

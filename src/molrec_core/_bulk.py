@@ -6,9 +6,10 @@ rows lie one after the other, then each run decoded piece by piece into its plac
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from molrec_core._array import ArrayReader
 
 Array = np.ndarray[Any, Any]
-_PIECE_BYTES = 2**19
+_PIECE_BYTES = 2**18
 _BIG_CHUNK = 2**18
 
 
@@ -63,13 +64,13 @@ def read_bulk(
         raise SchemaError.one(block.key, "out_shape", f"out has shape {out.shape}; {shape} is needed")
     axis = len(shape) - len(readers[0].node.trailing) - 1
     targets = [out if single else out[(slice(None),) * axis + (c,)] for c in range(len(readers))]
-    runs = list(_runs(first, n_rows))
-
-    def fill(item: tuple[ArrayReader, Array]) -> None:
-        _fill(item[0], runs, n_rows, rows, item[1], factor)
-
-    big = block._chunk_rows * readers[0].dtype.itemsize >= _BIG_CHUNK
-    _parallel.map_ordered(fill, list(zip(readers, targets, strict=True)), out.nbytes if big else 0)
+    pieces = list(_pieces(first, n_rows, readers[0]))
+    filler = _Filler(list(zip(readers, targets, strict=True)), n_rows, rows, factor)
+    layout = readers[0].node.layout
+    heavy = layout is not None and (
+        bool(layout.pipeline.codecs) or block._chunk_rows * readers[0].dtype.itemsize >= _BIG_CHUNK
+    )
+    _parallel.map_ordered(filler.fill, pieces, out.nbytes if heavy else 0)
     return out
 
 
@@ -88,54 +89,76 @@ def _shape(
     return (n_frames, *picked, *(() if single else (len(readers),)), *readers[0].node.trailing)
 
 
-def _runs(first: Array, n_rows: int) -> Iterator[tuple[int, int, int]]:
-    """Cut frames into runs (frame, frame after, first row) whose rows follow one another."""
-    if not len(first):
-        return
+class _Piece(NamedTuple):
+    """Frames `start` to `stop` of a read, whose rows follow one another from row `row` on."""
+
+    start: int
+    stop: int
+    row: int
+
+
+def _pieces(first: Array, n_rows: int, reader: ArrayReader) -> Iterator[_Piece]:
+    """Cut a read into pieces that stay in cache and end at chunk borders, so that no chunk is decoded twice."""
+    width = max(1, n_rows * reader.dtype.itemsize * int(np.prod(reader.node.trailing)))
+    step = max(1, _PIECE_BYTES // width)
+    layout = reader.node.layout
+    if layout is not None and n_rows and layout.chunk_rows % n_rows == 0:
+        per_chunk = layout.chunk_rows // n_rows
+        step = -(-step // per_chunk) * per_chunk
     breaks = np.flatnonzero(np.diff(first) != n_rows) + 1
-    edges = [0, *breaks.tolist(), len(first)]
+    edges = [0, *breaks.tolist(), len(first)] if len(first) else [0]
     for start, stop in pairwise(edges):
-        yield start, stop, int(first[start])
-
-
-def _fill(
-    reader: ArrayReader,
-    runs: list[tuple[int, int, int]],
-    n_rows: int,
-    rows: Any,
-    target: Array,
-    factor: float | None,
-) -> None:
-    trailing = reader.node.trailing
-    direct = rows is None and factor is None and target.dtype == reader.dtype and target.flags.c_contiguous
-    width = max(1, n_rows * reader.dtype.itemsize * int(np.prod(trailing)))
-    for start, stop, first in runs:
-        row = first
-        if direct:
-            part = target[start:stop].reshape((stop - start) * n_rows, *trailing)
-            reader.read(row, row + (stop - start) * n_rows, part)
-            continue
-        step = max(1, _PIECE_BYTES // width)
-        layout = reader.node.layout
-        if layout is not None and n_rows and layout.chunk_rows % n_rows == 0:
-            per_chunk = layout.chunk_rows // n_rows
-            step = -(-step // per_chunk) * per_chunk
-        at = start
+        at, row = start, int(first[start])
         while at < stop:
-            # Pieces end at chunk borders, so that no chunk is decoded twice.
             done = row // n_rows if n_rows else 0
-            end = min(stop, at + step - done % step) if n_rows else stop
-            values = reader.read(row, row + (end - at) * n_rows).reshape(end - at, n_rows, *trailing)
-            _put(values if rows is None else values[:, rows], target[at:end], factor)
+            end = min(stop, at + step - done % step)
+            yield _Piece(at, end, row)
             row += (end - at) * n_rows
             at = end
 
 
+class _Filler:
+    """Fills pieces of every column: while the piece is in cache, all columns of its frames."""
+
+    def __init__(
+        self, columns: list[tuple[ArrayReader, Array]], n_rows: int, rows: Any, factor: float | None
+    ) -> None:
+        self._columns = columns
+        self._n_rows = n_rows
+        self._rows = rows
+        self._factor = None if factor == 1.0 else factor
+        reader, target = columns[0]
+        self._trailing = reader.node.trailing
+        self._direct = (
+            rows is None and self._factor is None and target.dtype == reader.dtype and len(columns) == 1
+        )
+        self._direct = self._direct and target.flags.c_contiguous
+        self._local = threading.local()
+
+    def fill(self, piece: _Piece) -> None:
+        n = (piece.stop - piece.start) * self._n_rows
+        for reader, target in self._columns:
+            part = target[piece.start : piece.stop]
+            if self._direct:
+                reader.read(piece.row, piece.row + n, part.reshape(n, *self._trailing))
+                continue
+            # One scratch array a thread: fresh pages cost as much as the copy.
+            scratch = getattr(self._local, "scratch", None)
+            if scratch is None or len(scratch) < n:
+                scratch = self._local.scratch = np.empty((n, *self._trailing), reader.dtype)
+            values = reader.read(piece.row, piece.row + n, scratch[:n]).reshape(
+                -1, self._n_rows, *self._trailing
+            )
+            _put(values if self._rows is None else values[:, self._rows], part, self._factor)
+
+
 def _put(values: Array, target: Array, factor: float | None) -> None:
-    if factor is None or factor == 1.0:
-        target[...] = values
-    else:
-        np.multiply(values, factor, out=target, casting="unsafe")
+    if factor is not None and values.dtype.kind == "f":
+        # The values are private: scaling them in place beats a multiplication that casts as it goes.
+        values *= factor
+    elif factor is not None:
+        values = values * factor
+    target[...] = values
 
 
 def _ragged(
@@ -158,7 +181,11 @@ def _ragged(
         target = out if single else out[:, c]
         for start, stop in pairwise(edges):
             lo, hi = int(ends[start] - counts[start]), int(ends[stop - 1])
-            _put(reader.read(int(first[start]), int(first[start]) + hi - lo), target[lo:hi], factor)
+            _put(
+                reader.read(int(first[start]), int(first[start]) + hi - lo),
+                target[lo:hi],
+                None if factor == 1.0 else factor,
+            )
     return out
 
 
@@ -176,7 +203,7 @@ def dask_array(trajectory: Any, block: BlockReader, columns: str | Sequence[str]
         )
     n_rows = int(counts[0]) if len(counts) else 0
     per_chunk = max(1, block._chunk_rows // n_rows) if n_rows else 1
-    size = max(per_chunk, _PIECE_BYTES * 16 // max(1, n_rows * 24) // per_chunk * per_chunk)
+    size = max(per_chunk, _PIECE_BYTES * 32 // max(1, n_rows * 24) // per_chunk * per_chunk)
     parts = []
     names = columns if isinstance(columns, str) else list(columns)
     sample = trajectory.read(block.name, names, slice(0, 0))

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from molrec_core._array import open_array
-from molrec_core._box import Box
+from molrec_core._cell import read_box, write_box
 from molrec_core._change import rounded
 from molrec_core._declaration import read_structural_shape, read_targets, target_problem
 from molrec_core._dtypes import (
-    COLUMN_DTYPES,
     TAGS,
     canonical_problem,
     dtype_name,
@@ -25,9 +24,9 @@ from molrec_core._dtypes import (
     precision_problem,
     refuse,
 )
-from molrec_core._fixed import child_nodes, get_array, write_array
+from molrec_core._fixed import child_nodes, get_array, get_group, write_array
 from molrec_core._frame import Block, Frame
-from molrec_core._links import Sections, check_targets
+from molrec_core._links import Sections, SystemRows, check_targets
 from molrec_core._node import ArrayNode, GroupNode, group_document
 from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
 from molrec_core._typedjson import decode, encode, infer
@@ -37,71 +36,6 @@ Array = np.ndarray[Any, Any]
 META_TYPES = "_meta_types"
 VALIDITY = "_validity"
 _OWN_ATTRIBUTES = frozenset({"count", "structural_shape", "targets"})
-
-
-# -- the cell
-
-
-def write_box(store: DirectoryStore, key: str, box: Box) -> None:
-    """Write the cell of a frame-shaped group: arrays, each only when off its default (B02)."""
-    write_array(store, join(key, "vectors"), box.vectors)
-    if box.origin.tobytes() != np.zeros(3).tobytes():
-        write_array(store, join(key, "origin"), box.origin)
-    if not box.boundary.all():
-        write_array(store, join(key, "boundary"), box.boundary)
-    attributes = {} if box.cell_defined else {"cell_defined": False}
-    store.replace(join(key, ZARR_JSON), group_document(attributes, key))
-
-
-def read_cell_defined(attributes: dict[str, Any], loc: str) -> bool:
-    """Return the flag of a cell group; absent means true (B08)."""
-    flag = attributes.get("cell_defined", True)
-    if not isinstance(flag, bool):
-        raise refuse(loc, "cell_defined", f"cell_defined is {flag!r}; true or false is expected")
-    return flag
-
-
-def check_box_array(node: ArrayNode, trailing: tuple[int, ...], key: str, *, leading: bool) -> None:
-    """Refuse a cell array of another shape or kind; integers are taken for numbers (B09)."""
-    what = key.rpartition("/")[2]
-    kinds = {"bool"} if what == "boundary" else {d for d in COLUMN_DTYPES if d[0] in "iu" or d == "f64"}
-    shape = node.shape[1:] if leading and node.shape else node.shape
-    if node.dtype not in kinds or shape != trailing or (leading and not node.shape):
-        raise refuse(
-            key, "box_shape", f"{node.data_type} of shape {list(node.shape)}; {'bool' if what == 'boundary' else 'float64'}"
-            f" of shape {['n'] * leading + list(trailing)} is expected"
-        )  # fmt: skip
-
-
-def make_box(key: str, vectors: Array, origin: Array | None, boundary: Array | None, *, defined: bool) -> Box:
-    """Build a cell from stored parts.
-
-    Raises
-    ------
-    FormatError
-        An undefined cell that is periodic, or parts of the wrong shape.
-    """
-    try:
-        return Box(vectors, origin=origin, boundary=boundary, cell_defined=defined)
-    except SchemaError as error:
-        raise FormatError.one(key, error.kind, error.problems[0].message) from None
-
-
-def read_box(store: Store, key: str, node: GroupNode) -> Box:
-    """Read the cell of a frame-shaped group."""
-    defined = read_cell_defined(node.attributes, key)
-    parts: dict[str, Array | None] = {}
-    for name, trailing in (("vectors", (3, 3)), ("origin", (3,)), ("boundary", (3,))):
-        array = get_array(store, join(key, name))
-        if array is not None:
-            check_box_array(array, trailing, join(key, name), leading=False)
-        parts[name] = None if array is None else open_array(store, join(key, name), array).all()
-    vectors = parts["vectors"]
-    if vectors is None:
-        if defined:
-            raise refuse(key, "box_shape", "the cell has no vectors")
-        vectors = np.eye(3)
-    return make_box(key, vectors, parts["origin"], parts["boundary"], defined=defined)
 
 
 # -- frame-shaped groups: writing
@@ -248,6 +182,14 @@ def read_frame(
     return frame
 
 
+def read_count(node: GroupNode, key: str) -> int:
+    """Return the row count a block group states (F14 to F16)."""
+    count = node.attributes.get("count")
+    if type(count) is not int or count < 0:
+        raise refuse(key, "count", f"the block's count is {count!r}; an integer >= 0 is expected")
+    return count
+
+
 def read_block(store: Store, key: str, node: GroupNode) -> Block:
     """Read one block of a frame-shaped group.
 
@@ -256,9 +198,7 @@ def read_block(store: Store, key: str, node: GroupNode) -> Block:
     FormatError
         A count, column, mask or attribute that breaks the contract.
     """
-    count = node.attributes.get("count")
-    if type(count) is not int or count < 0:
-        raise refuse(key, "count", f"the block's count is {count!r}; an integer >= 0 is expected")
+    count = read_count(node, key)
     columns: dict[str, Array] = {}
     precision: dict[str, float] = {}
     masks: dict[str, Array] = {}
@@ -388,3 +328,16 @@ def read_meta(
         except FormatError as error:
             problems.found.extend(error.problems)
     return meta, tags
+
+
+def system_rows(store: Store, name: str) -> SystemRows | None:
+    """Return row count and ids of a system block, reading nothing else; None when there is none."""
+    key = join("system", name)
+    node = get_group(store, key) if get_group(store, "system") is not None else None
+    if node is None:
+        return None
+    count = read_count(node, key)
+    array = get_array(store, join(key, "id"))
+    return SystemRows(
+        count, None if array is None else read_column(store, join(key, "id"), "id", array, count)
+    )

@@ -8,6 +8,7 @@ frames as they do resolve.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,8 @@ from molrec_core._csr import Index
 from molrec_core._frame import Block, Frame
 from molrec_core._schema import SequenceSchema
 from molrec_core.errors import FormatError, SchemaError
+
+Array = np.ndarray[Any, Any]
 
 
 def highest_row(block: Block, column: str) -> int:
@@ -75,22 +78,31 @@ def check_aligned(rows: int | None, target_rows: int | None, target: str, loc: s
     )
 
 
-def check_against_system(block: Block, system: Block, loc: str) -> None:
-    """Refuse an update that is not row for row the system block of its name (checklist Y02, Y03).
+@dataclass(frozen=True, slots=True)
+class SystemRows:
+    """What the trajectory must agree with of a system block of its name: row count, and ids where it has them."""
 
-    Raises
-    ------
-    SchemaError
-        ``system_rows`` or ``system_id``.
-    """
-    if block.count != system.count:
-        raise SchemaError.one(
-            loc, "system_rows", f"{block.count} rows where the system block of that name has {system.count}"
-        )
-    if "id" in block and "id" in system and not np.array_equal(block["id"], system["id"]):
-        raise SchemaError.one(
-            f"{loc}/id", "system_id", "the ids differ from those of the system block, row for row"
-        )
+    count: int
+    ids: Array | None = None
+
+    def check(self, block: Block, loc: str) -> None:
+        """Refuse an update that is not row for row the system block of its name (checklist Y02, Y03).
+
+        Raises
+        ------
+        SchemaError
+            ``system_rows`` or ``system_id``.
+        """
+        if block.count != self.count:
+            raise SchemaError.one(
+                loc,
+                "system_rows",
+                f"{block.count} rows where the system block of that name has {self.count}",
+            )
+        if self.ids is not None and "id" in block and not np.array_equal(block["id"], self.ids):
+            raise SchemaError.one(
+                f"{loc}/id", "system_id", "the ids differ from those of the system block, row for row"
+            )
 
 
 def check_targets(frame: Frame, key: str, sections: Mapping[str, Frame]) -> None:
@@ -135,13 +147,23 @@ class Resolvable(Protocol):
 
 
 class Links:
-    """The reader's side: checks resolved frames, each combination of updates once."""
+    """The reader's side: checks resolved frames, each combination of updates once.
+
+    Parameters
+    ----------
+    sections : callable
+        Returns ``frame`` or ``system`` by name, for absolute references.
+    system : callable
+        Returns what the trajectory must agree with of a system block, by name; asked
+        when the first frame is checked, and then without reading the whole section.
+    """
 
     def __init__(
         self,
         schema: SequenceSchema,
         blocks: Mapping[str, Resolvable],
         sections: Callable[[str], Frame | None],
+        system: Callable[[str], SystemRows | None],
     ) -> None:
         self._blocks = blocks
         self._sections = sections
@@ -153,22 +175,28 @@ class Links:
             for name, spec in schema.blocks.items()
             for column, target in spec.targets.items()
         ]
-        system = sections("system")
-        self._system = {} if system is None else {name: system[name] for name in blocks if name in system}
+        self._find_system = system
+        self._system: dict[str, SystemRows] | None = None
         self._done: dict[Any, tuple[int, ...]] = {}
         self._highest: dict[tuple[str, str], tuple[int, int]] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to check."""
+        return bool(self._aligned or self._targets) or self._system is None or bool(self._system)
+
+    def load_system(self) -> dict[str, SystemRows]:
+        """Look up the system blocks that share a name with a block of the trajectory."""
+        found = {name: self._find_system(name) for name in self._blocks}
+        self._system = system = {name: rows for name, rows in found.items() if rows is not None}
         for name, target in self._aligned:
-            if name in self._system:
+            if name in system:
                 raise FormatError.one(
                     f"trajectory/{name}",
                     "aligned_system_name",
                     f"a block aligned with {target!r} shares its name with a system block",
                 )
-
-    @property
-    def any(self) -> bool:
-        """Whether there is anything to check."""
-        return bool(self._aligned or self._targets or self._system)
+        return system
 
     def check(self, ordinal: int, names: Mapping[str, Any]) -> None:
         """Check the blocks `names` as frame `ordinal` resolves them.
@@ -186,10 +214,10 @@ class Links:
             for name, column, target in self._targets:
                 if name in names:
                     self._check_target(ordinal, name, column, target)
-            for name, system in self._system.items():
+            for name, system in (self.load_system() if self._system is None else self._system).items():
                 if name in names and self._new(("system", name), ordinal, name):
                     update = self._blocks[name].index.update_at(ordinal)
-                    check_against_system(self._blocks[name].update(update), system, f"trajectory/{name}")
+                    system.check(self._blocks[name].update(update), f"trajectory/{name}")
         except SchemaError as error:
             raise FormatError(error.problems) from None
 

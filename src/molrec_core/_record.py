@@ -54,6 +54,7 @@ class Record:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: dict[str, Any] = {}
+        self._bare: dict[str, Frame] = {}
         root = get_group(store, "")
         if root is None:
             raise not_a_record(store.path, "there is no zarr.json")
@@ -150,8 +151,12 @@ class Record:
         if section in self._kept:
             kept: Frame = self._kept[section]
             return kept
-        # Without its own references: two sections may refer to each other.
-        return read_frame(self._store, section, self._group(section), sections=lambda _: None)
+        if section not in self._bare:
+            # Without its own references: two sections may refer to each other.
+            self._bare[section] = read_frame(
+                self._store, section, self._group(section), sections=lambda _: None
+            )
+        return self._bare[section]
 
     @property
     def trajectory(self) -> TrajectoryReader:

@@ -21,7 +21,7 @@ from molrec_core._extents import flush_frames
 from molrec_core._fit import BlockFit
 from molrec_core._fixed import get_group
 from molrec_core._frame import Frame
-from molrec_core._links import check_against_system, check_aligned, check_reference, highest_row, target_rows
+from molrec_core._links import SystemRows, check_aligned, check_reference, highest_row, target_rows
 from molrec_core._node import group_document
 from molrec_core._schema import SequenceSchema
 from molrec_core._series import DenseWriter, SeriesWriter
@@ -98,7 +98,12 @@ class SequenceWriter:
         self.extra_attributes: dict[str, Any] = {}
         self.document_base: dict[str, Any] | None = None
         self._fits = {name: BlockFit(f"{KEY}/{name}", spec) for name, spec in schema.blocks.items()}
-        self._system = sections.get("system")
+        system = sections.get("system")
+        self._system = {
+            name: SystemRows(system[name].count, system[name].get("id"))
+            for name in (self.blocks if system is not None else ())
+            if system is not None and name in system
+        }
         self._sections = sections
         self._references: dict[tuple[str, str], int] = {}
         self._aligned = [
@@ -143,7 +148,7 @@ class SequenceWriter:
 
     def _check_system_names(self) -> None:
         for name, target in self._aligned:
-            if self._system is not None and name in self._system:
+            if name in self._system:
                 raise SchemaError.one(
                     f"{KEY}/{name}",
                     "aligned_system_name",
@@ -244,10 +249,10 @@ class SequenceWriter:
         return frame[name].count if name in frame else self.blocks[name].last_rows
 
     def _check_links(self, frame: Frame) -> dict[tuple[str, str], int]:
-        if self._system is not None:
+        if self._system:
             for name in frame:
                 if name in self._system:
-                    check_against_system(frame[name], self._system[name], f"{KEY}/{name}")
+                    self._system[name].check(frame[name], f"{KEY}/{name}")
         for name, target in self._aligned:
             check_aligned(self._rows(name, frame), self._rows(target, frame), target, f"{KEY}/{name}")
         references = {}

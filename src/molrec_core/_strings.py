@@ -41,6 +41,9 @@ def decode_strings(data: bytes | bytearray | memoryview | Array, count: int) -> 
     if stored != count:
         msg = f"vlen-utf8: {stored} strings where the chunk holds {count}"
         raise CodecError(msg)
+    alike = _of_one_length(raw, count)
+    if alike is not None:
+        return alike
     texts = []
     at = _LENGTH.size
     unpack = _LENGTH.unpack_from
@@ -56,3 +59,20 @@ def decode_strings(data: bytes | bytearray | memoryview | Array, count: int) -> 
         msg = f"vlen-utf8: the lengths add up to {at} bytes, {len(raw)} are stored"
         raise CodecError(msg)
     return texts
+
+
+def _of_one_length(raw: bytes, count: int) -> list[str] | None:
+    """Decode ASCII strings of one length (names padded or of one kind) without a loop; None for any others."""
+    width, rest = divmod(len(raw) - _LENGTH.size, count) if count else (0, 1)
+    length = width - _LENGTH.size
+    if rest or length <= 0:
+        return None
+    rows = np.frombuffer(raw, np.uint8, offset=_LENGTH.size).reshape(count, width)
+    text = np.ascontiguousarray(rows[:, _LENGTH.size :])
+    if (np.ascontiguousarray(rows[:, : _LENGTH.size]).view("<u4") != length).any():
+        return None
+    # A NUL would be trimmed as padding.
+    if (text >= 128).any() or not text.all():
+        return None
+    decoded: list[str] = text.view(f"S{length}").ravel().astype(f"U{length}").tolist()
+    return decoded

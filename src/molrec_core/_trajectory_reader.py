@@ -8,6 +8,7 @@ frames; a reader beside a writer reads in the reverse order of the commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -21,6 +22,7 @@ from molrec_core._derive import derive_schema
 from molrec_core._dtypes import refuse
 from molrec_core._fixed import child_nodes, get_array, get_group
 from molrec_core._frame import Block, Frame
+from molrec_core._group import system_rows
 from molrec_core._links import Links
 from molrec_core._node import ArrayNode
 from molrec_core._progression import Progression, read_progression
@@ -141,7 +143,7 @@ class TrajectoryReader(Sequence[Frame]):
         self._blocks, self._box, self._meta = blocks, box, meta
         self._series = {"step": steps, "time": times}
         self._expanded: dict[str, Array] = {}
-        self._links = Links(schema, blocks, self._sections)
+        self._links = Links(schema, blocks, self._sections, partial(system_rows, self._store))
         self._marker = marker
 
     def refresh(self) -> int:

@@ -23,7 +23,7 @@ from molrec_core._document import check_section
 from molrec_core._fixed import child_nodes, get_group, get_node
 from molrec_core._forcefield import read_forcefield
 from molrec_core._frame import Block, Frame
-from molrec_core._group import META_TYPES, VALIDITY, read_frame
+from molrec_core._group import META_TYPES, VALIDITY, read_frame, system_rows
 from molrec_core._links import Links, highest_row
 from molrec_core._locate import locate
 from molrec_core._metrics import MetricsReader
@@ -252,8 +252,8 @@ class Validator:
 
     def _check_links(self, schema: SequenceSchema, blocks: dict[str, BlockReader], nstep: int) -> None:
         """Check references, alignment and the system's rows at every ordinal where anything changes."""
-        links = self._try(Links, schema, blocks, self._find)
-        if links is not None and links.any:
+        links = self._try(Links, schema, blocks, self._find, lambda name: system_rows(self.store, name))
+        if links is not None and self._try(links.load_system) is not None and links.any:
             for ordinal in _changes(block.index for block in blocks.values()):
                 if ordinal < nstep:
                     self._try(links.check, ordinal, blocks)
