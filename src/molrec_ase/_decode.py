@@ -207,7 +207,7 @@ class Decoder:
 
     @staticmethod
     def _put_column(arrays: dict[str, Array], name: str, column: Column, factor: float) -> None:
-        if column.validity is not None and not column.validity.any():
+        if not len(column.values) or (column.validity is not None and not column.validity.any()):
             return
         values = restore(column.values, column.validity, column.host_dtype)
         if factor != 1.0:

@@ -82,8 +82,8 @@ class Encoder:
         self._constraints = _UNKNOWN
         self._identity: tuple[Any, ...] | None = None
         self._strings: dict[str, Array] = {}
-        self._cell_key = b""
-        self._box_key = b""
+        self._cell_key: tuple[Any, ...] = ()
+        self._box_key: tuple[Any, ...] = ()
 
     def frame(self, atoms: Atoms) -> Frame:
         """Return the frame of an image.
@@ -336,7 +336,7 @@ class Encoder:
 
     def _put_cell(self, atoms: Atoms, meta: dict[str, Any], info: FrameInfo) -> Box | None:
         vectors, pbc, corner = atoms.cell.array, atoms.pbc, atoms.get_celldisp()
-        key = vectors.tobytes() + pbc.tobytes() + corner.tobytes()
+        key = (vectors.tobytes(), pbc.tobytes(), corner.tobytes(), corner.shape)
         if key != self._cell_key:
             self._cell_key = key
             self._cell = self._stored_cell(vectors, pbc, corner)
