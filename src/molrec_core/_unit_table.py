@@ -91,7 +91,8 @@ def _table() -> dict[str, Unit]:
 
 
 _UNITS = _table()
-_TOKEN = re.compile(r"\s*(?:(\*\*|\^|[*/·])|([^\W\d]\w*|Å)|([+-]?\d+))")
+# Two digits of an exponent: a unit in a record must not make a reader compute for hours.
+_TOKEN = re.compile(r"\s*(?:(\*\*|\^|[*/·])|([^\W\d]\w*|Å)|([+-]?\d{1,2}))")
 
 
 @cache

@@ -131,7 +131,23 @@ def test_spellings_people_write(spelling, canonical):
 
 
 @pytest.mark.parametrize(
-    "text", ["furlong", "", " ", "nm//ps", "nm**", "nm/", "*nm", "nm ps", "nm**1.5", "3", 7, None, ["nm"]]
+    "text",
+    [
+        "furlong",
+        "",
+        " ",
+        "nm//ps",
+        "nm**",
+        "nm/",
+        "*nm",
+        "nm ps",
+        "nm**1.5",
+        "nm**999999999",
+        "3",
+        7,
+        None,
+        ["nm"],
+    ],
 )
 def test_an_unknown_unit_names_the_way_out(text):
     """Each adapter takes ``convert_units=False``, so the message says so."""
