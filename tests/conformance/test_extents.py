@@ -241,6 +241,22 @@ def test_H03_pipelines_of_fixed_arrays(tmp_path):
 # -- extents of a trajectory
 
 
+def test_H04_each_constant_at_its_edge(tmp_path):
+    frames = [zeros_frame(s=np.array(["a"]))] * 3
+    record = write(tmp_path, frames, steps=[0, 1, 5])
+    # 16 KiB of strings of 16 bytes; at most 4096 chunks though 256 MiB would hold more.
+    assert extents(record, "trajectory/b/s") == ([1024], [1024 * 4096])
+    assert extents(record, "trajectory/step") == ([1024], [262144])
+    wide = write(tmp_path, [zeros_frame(q=np.zeros((1, 2**15)))], name="wide.mrec")
+    # Chunks of 256 KiB fill a shard of 256 MiB before there are 4096 of them.
+    assert extents(wide, "trajectory/b/q") == ([1, 2**15], [1024, 2**15])
+    rows = 512 * 1024 // 8
+    fixed = {"at": np.zeros(4 * rows), "past": np.zeros(4 * rows + 1)}
+    for name, values in fixed.items():
+        kept = write_record(tmp_path, name=f"{name}.mrec", frame=zeros_frame(q=values))
+        assert extents(kept, "frame/b/q") == ([rows], [5 * rows] if name == "past" else None)
+
+
 @pytest.mark.parametrize(
     ("rows", "trailing", "chunk"),
     [
