@@ -24,6 +24,9 @@ from conformance.records import (
     write_record,
 )
 from molrec_core import (
+    ForceField,
+    FormatError,
+    SchemaError,
     Block,
     Box,
     Frame,
@@ -401,3 +404,22 @@ def test_P19_value_in_memory_is_not_changed(tmp_path):
     frame = frame_of(values, 1e-3)
     write_mrec(tmp_path / "run.mrec", frame=frame, trajectory=[frame])
     assert values.tolist() == [0.12345678]
+
+
+def test_P20_no_precision_in_a_force_field(tmp_path):
+    """Held on read and on write; what is refused besides, group X shows."""
+    table = {"name": ["CT-HC"], "itom": ["CT"], "jtom": ["HC"], "k": [340.0], "r0": [1.09]}
+    plain = ForceField({"name": "demo", "units": {"preset": "real"}})
+    plain.add_style("bond", "harmonic", table)
+    record = tmp_path / "run.mrec"
+    write_mrec(record, forcefield=plain)
+    assert open_record(record).forcefield.tables["bond.harmonic"]["k"].tolist() == [340.0]
+    set_attributes(record, "forcefield/bond.harmonic/k", precision=1e-3)
+    with pytest.raises(FormatError) as caught:
+        _ = open_record(record).forcefield
+    assert caught.value.loc == "forcefield/bond.harmonic/k"
+    stated = ForceField({"name": "demo", "units": {"preset": "real"}})
+    stated.add_style("bond", "harmonic", Block(table, precision={"k": 1e-3}))
+    with pytest.raises(SchemaError) as caught:
+        write_mrec(tmp_path / "no.mrec", forcefield=stated)
+    assert caught.value.loc == "forcefield/bond.harmonic/k"
