@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from molrec_core._frame import Box, Frame
+from molrec_core._box import Box
+from molrec_core._frame import Frame
 from molrec_core._hosts_info import FrameInfo
 
 Array = np.ndarray[Any, Any]
@@ -97,6 +98,12 @@ def is_singular(vectors: Array) -> bool:
     return bool(abs(np.linalg.det(vectors / lengths)) <= _SINGULAR)
 
 
+def _measurable(vectors: Array) -> bool:
+    """Whether lattice vectors are finite, and of lengths whose products neither vanish nor overflow."""
+    size = np.abs(vectors).max(axis=0)
+    return bool(((size == 0) | ((size > 1e-50) & (size < 1e50))).all())
+
+
 def complete_vectors(vectors: Array) -> tuple[Array, Array]:
     """Replace zero lattice vectors by unit vectors perpendicular to the rest and each other.
 
@@ -176,7 +183,7 @@ def store_cell(
     flags = None if boundary is None else np.array(boundary, dtype=bool)
     own: dict[str, Any] = {}
     if array is not None and array.any():
-        full, zero = complete_vectors(array) if np.isfinite(array).all() else (array, np.zeros(3, bool))
+        full, zero = complete_vectors(array) if _measurable(array) else (np.zeros((3, 3)), np.zeros(3, bool))
         if not is_singular(full):
             meta = {"zero_vectors": zero} if zero.any() else {}
             return StoredCell(Box(full, origin=lower, boundary=flags), meta)

@@ -53,7 +53,8 @@ def store_name(name: str, kind: Kind = "column") -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"the name {name!r} is not a string")
-    if name_problem(name) is None and host_name(name, kind) == name:
+    # A backslash cannot be packed: it is no part of a zip member's name (checklist Z03).
+    if name_problem(name) is None and "\\" not in name and host_name(name, kind) == name:
         return name
     # An empty text has no safe name, and the bare prefix names nothing else.
     return PREFIX + (encode_name(name) if name else "")
@@ -75,7 +76,7 @@ def host_name(stored: str, kind: Kind = "column") -> str | None:
 
 def array_block(name: str) -> str:
     """Return the block of a per-atom array that some frames lack: ``array.<name>``."""
-    plain = name_problem(f"array.{name}") is None and name and not name.startswith(PREFIX)
+    plain = name and name_problem(f"array.{name}") is None and "\\" not in name and not name.startswith(PREFIX)
     return f"array.{name}" if plain else f"array.{PREFIX}{encode_name(name) if name else ''}"
 
 

@@ -966,3 +966,20 @@ def test_an_array_of_a_frame_may_be_called_like_a_stored_name():
         "$b": [0],
         "": [0, 1, 2, 3],
     }
+
+
+@pytest.mark.parametrize("size", [3e-260, 1e-160, 1e160, 1e300])
+def test_a_cell_too_small_or_large_to_measure_is_kept_as_it_is(size):
+    """Its products vanish or overflow, so no box can hold it."""
+    vectors = np.diag([0.0, size, size])
+    cell = hosts.store_cell(vectors, boundary=[True, False, False])
+    assert cell.box is None
+    assert cell.own["cell"].tobytes() == vectors.tobytes()
+
+
+def test_a_name_with_a_backslash_can_be_packed():
+    """No zip member may hold one, so the stored name is a safe one."""
+    for stored in (hosts.store_name("a\\b"), hosts.store_name("a\\b", "meta"), hosts.array_block("a\\b")):
+        assert "\\" not in stored
+    assert hosts.host_name(hosts.store_name("a\\b")) == "a\\b"
+    assert hosts.array_name(hosts.array_block("a\\b")) == "a\\b"
