@@ -309,7 +309,7 @@ class Survey:
             if found is None:
                 continue
             key = stored(name)
-            if _RESULT_TAGS.get(key, found.tag) != found.tag or "/" in key or "\0" in key:
+            if _RESULT_TAGS.get(key, found.tag) != found.tag or any(c in key for c in "/\\\0"):
                 continue
             schema.declare_meta(key, found.tag, fill=_fill(found.tag))
             if found.host_dtype is not None:

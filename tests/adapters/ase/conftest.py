@@ -19,6 +19,8 @@ def differences(left, right, place="value"):
         if left.dtype.kind == "O":
             return differences(left.tolist(), right.tolist(), place)
         return [] if left.tobytes() == right.tobytes() else [f"{place}: {left!r} became {right!r}"]
+    if isinstance(left, float | np.floating) and left != left and right != right:  # noqa: PLR0124 - NaN equals NaN
+        return []
     if isinstance(left, np.generic):
         same = left.dtype == right.dtype and left.tobytes() == right.tobytes()
         return [] if same else [f"{place}: {left!r} became {right!r}"]
