@@ -119,7 +119,7 @@ class Root:
             if exists and is_record(final):
                 if not overwrite:
                     msg = (
-                        "a record is there already; pass overwrite=True to replace it, or reopen it to append"
+                        "a record is there already; overwrite=True (--overwrite) replaces it, reopening it appends"
                     )
                     raise RecordExistsError(msg, loc=str(final))
                 return cls._beside(final, WriterLock(final), whole=whole)

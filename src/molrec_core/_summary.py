@@ -110,7 +110,7 @@ def sparkline(values: np.ndarray[Any, Any], width: int = 40) -> str:
 
 def _lines(name: str, section: dict[str, Any]) -> Iterator[str]:
     if name != "trajectory":
-        inner = ", ".join(_short(key, value) for key, value in section.items())
+        inner = ", ".join(_short(key, value) for key, value in section.items() if key != "host_dtypes")
         yield f"  {name:11} {inner}".rstrip()
         return
     steps = section.get("steps")
@@ -141,6 +141,8 @@ def _lines(name: str, section: dict[str, Any]) -> Iterator[str]:
 def _short(key: str, value: object) -> str:
     if isinstance(value, dict) and value.keys() == {"rows", "columns"}:
         return f"{key}[{value['rows']}]: {' '.join(value['columns'])}"
+    if isinstance(value, dict):
+        value = ", ".join(f"{name} {item}" for name, item in value.items())
     text = re.sub(r"[{}'\"]", "", str(value))
     return f"{key} {text if len(text) <= 60 else text[:57] + '...'}"
 

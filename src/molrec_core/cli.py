@@ -30,7 +30,7 @@ Arguments = argparse.Namespace
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return its exit code."""
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
         code: int = arguments.run(arguments)
     except RecordError as error:
         print(f"molrec: {error}", file=sys.stderr)
@@ -45,14 +45,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="molrec", description="One record for every MD tool.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, (text, configure, run) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         configure(command)
         command.set_defaults(run=run)
-    for extra in plugins.commands().values():
+    # Plugins bring whole hosts along: they load when a command of theirs, or the list, is asked for.
+    known = bool(argv) and argv[0] in _COMMANDS
+    for extra in () if known else plugins.commands().values():
         command = commands.add_parser(extra.name, help=extra.help, description=extra.help)
         extra.configure(command)
         command.set_defaults(run=extra.run)
@@ -323,3 +325,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Calla
     "plugins": ("what is installed", _configure_plugins, _plugins),
     "demo": ("run a small simulation into a record and look at it", _configure_demo, _demo),
 }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
