@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from molrec_core import (
@@ -80,6 +80,11 @@ def small(on):
 COMPRESSIONS = [
     None, Compression.none(), Compression.none(shuffle=True), Compression.gzip(1), Compression.zstd(3, shuffle=True),
 ]  # fmt: skip
+
+
+def a_third():
+    """Fewer runs where each is written several times."""
+    return settings(max_examples=settings().max_examples // 3)
 
 
 def records(directory):
@@ -161,6 +166,7 @@ def test_what_we_write_reads_back(tmp_path):
 def test_what_we_pack_reads_back(tmp_path):
     paths = records(tmp_path)
 
+    @a_third()
     @given(run=runs(max_frames=6), remove=st.booleans())
     def check(run, remove):
         record = next(paths)
@@ -181,6 +187,7 @@ def test_a_record_written_from_a_reader_is_the_same(tmp_path):
     """Re-writing what was read keeps the declaration, every frame, step and time."""
     paths = records(tmp_path)
 
+    @a_third()
     @given(run=runs(max_frames=6), packed=st.booleans())
     def check(run, packed):
         record, copy = next(paths), next(paths)
@@ -197,6 +204,7 @@ def test_derived_declaration(tmp_path):
     """From frames alone: what they hold is declared, what they do not is not."""
     paths = records(tmp_path)
 
+    @a_third()
     @given(run=runs(max_frames=6).filter(lambda run: run.frames))
     def check(run):
         record = next(paths)
