@@ -161,7 +161,9 @@ class FrameStream:
             blocks = {"atoms": Block(dict(zip(POSITIONS, columns, strict=True)))}
             for name, (names, quantity) in _OWN.items():
                 if name in schema.blocks:
-                    values = given[name][i] * getattr(self._scale, quantity) if name in given else None
+                    values = (
+                        given[name][i] * np.float64(getattr(self._scale, quantity)) if name in given else None
+                    )
                     blocks[name] = own_block(names, values)
                 elif name in given:
                     raise _undeclared(name)

@@ -77,13 +77,13 @@ class RecordFrames:
         try:
             # Before the trajectory, whose links would read it without keeping it.
             self.record.get("system")
-            self._units = Units.from_meta(self.record.meta, host=MDTRAJ, stacklevel=5)
-            self._factors = self._units.conversion(MDTRAJ)
             self._trajectory = self.record.trajectory if "trajectory" in self.record else None
             # A record of a single state has a frame section and no trajectory.
             self._single: Frame | None = None if self._trajectory is not None else self.record.get("frame")
             self.n_frames = self._count_frames()
             self.n_atoms = self._count_atoms()
+            self._units = Units.from_meta(self.record.meta, host=MDTRAJ, stacklevel=5)
+            self._factors = self._units.conversion(MDTRAJ)
         except BaseException:
             self.record.close()
             raise

@@ -27,7 +27,9 @@ def test_a_trajectory_without_a_cell_has_none_P37(kit, path):
     found = md.load(path)
     kit.same(found, source)
     assert found.unitcell_lengths is None
-    assert "box" not in os.listdir(unpack(path) / "trajectory" if path.suffix == ".zip" else path / "trajectory")
+    assert "box" not in os.listdir(
+        unpack(path) / "trajectory" if path.suffix == ".zip" else path / "trajectory"
+    )
 
 
 @pytest.mark.parametrize("spelling", ["str", "Path", "slash", "relative"])
@@ -100,7 +102,9 @@ def test_a_record_serves_as_topology_of_another_file(kit, twenty, tmp_path):
 
 
 @pytest.mark.parametrize("stride", [None, 1, 3, 20, 50])
-@pytest.mark.parametrize("atoms", [None, ATOMS, list(ATOMS), slice(2, 9, 3)], ids=["all", "array", "list", "slice"])
+@pytest.mark.parametrize(
+    "atoms", [None, ATOMS, list(ATOMS), slice(2, 9, 3)], ids=["all", "array", "list", "slice"]
+)
 def test_load_takes_stride_and_atom_indices(kit, twenty, stride, atoms):
     where, source = twenty
     rows = np.arange(source.n_atoms)[slice(None) if atoms is None else atoms]
@@ -113,7 +117,9 @@ def test_atoms_come_in_the_order_of_their_topology(kit, twenty):
     kit.same(md.load(where, atom_indices=ATOMS[::-1]), source.atom_slice(ATOMS))
 
 
-@pytest.mark.parametrize(("atoms", "told"), [([0, 20], "0 to 19"), ([-1, 2], "-1 to 2"), ([1, 1], "unique"), ([0.5], "integer")])
+@pytest.mark.parametrize(
+    ("atoms", "told"), [([0, 20], "0 to 19"), ([-1, 2], "-1 to 2"), ([1, 1], "unique"), ([0.5], "integer")]
+)
 def test_atom_indices_out_of_range_are_refused(kit, twenty, atoms, told):
     with pytest.raises(ValueError, match=told):
         md.load(twenty[0], atom_indices=atoms)
@@ -287,7 +293,13 @@ def test_a_url_reaches_us_P6(kit, tmp_path, suffix):
 
 
 def test_what_is_not_there_is_named(kit, tmp_path):
-    for call in (md.load, md.load_topology, md.open, lambda p: next(md.iterload(p)), lambda p: md.load_frame(p, 0)):
+    for call in (
+        md.load,
+        md.load_topology,
+        md.open,
+        lambda p: next(md.iterload(p)),
+        lambda p: md.load_frame(p, 0),
+    ):
         with pytest.raises(RecordNotFoundError, match=r"none\.mrec"):
             call(tmp_path / "none.mrec")
 

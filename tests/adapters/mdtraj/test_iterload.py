@@ -19,7 +19,10 @@ def test_every_chunk_stride_and_skip_K20_P133(kit, twenty, chunk):
                 pieces = list(md.iterload(where, chunk=chunk, stride=stride, skip=skip, atom_indices=atoms))
                 expected = list(range(N))[skip::stride]
                 found = np.concatenate([piece.xyz for piece in pieces])
-                assert found.tobytes() == source.xyz[expected][:, slice(None) if atoms is None else atoms].tobytes()
+                assert (
+                    found.tobytes()
+                    == source.xyz[expected][:, slice(None) if atoms is None else atoms].tobytes()
+                )
                 assert np.array_equal(np.concatenate([piece.time for piece in pieces]), source.time[expected])
                 sizes = [len(piece) for piece in pieces]
                 assert sizes[:-1] == [chunk or len(expected)] * (len(sizes) - 1)

@@ -118,7 +118,9 @@ def test_lithium_is_no_virtual_site_P18(kit, path):
 
 
 def test_every_element_of_mdtraj_comes_back(kit, path):
-    elements = sorted(set(md.element.Element._elements_by_symbol.values()), key=lambda e: (e.number, e.symbol))
+    elements = sorted(
+        set(md.element.Element._elements_by_symbol.values()), key=lambda e: (e.number, e.symbol)
+    )
     assert len(elements) > 110
     top, atoms = one_residue(len(elements))
     for atom, element in zip(atoms, elements, strict=True):
@@ -205,7 +207,9 @@ def test_atomic_numbers_are_enough_for_elements(kit, tmp_path):
 
 def test_without_elements_atoms_are_virtual_sites_and_one_warning_says_so(kit, tmp_path):
     where = foreign(tmp_path / "run.mrec", {"name": np.array(["LI", "C", "O"], dtype="T")})
-    with pytest.warns(molrec_mdtraj.MolrecTopologyWarning, match="neither elements nor atomic numbers") as told:
+    with pytest.warns(
+        molrec_mdtraj.MolrecTopologyWarning, match="neither elements nor atomic numbers"
+    ) as told:
         top = md.load(where).topology
     assert len(told) == 1
     assert [a.element for a in top.atoms] == [md.element.virtual] * 3
