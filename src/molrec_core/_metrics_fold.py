@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from molrec_core._commit import create, settle_file, settle_tree
+from molrec_core._commit import create, settle_tree
 from molrec_core._fixed import get_group, write_array
 from molrec_core._lock import WriterLock
 from molrec_core._metrics import DENSE, MetricSeries, MetricsReader, Points
@@ -91,12 +91,11 @@ def _fold(store: DirectoryStore) -> int:
     unclaimed = {name: value for name, value in attributes.items() if name not in claims}
     base = None if node is None else node.document
     known: set[str] = set()
-    # The watermark must not claim lines that a lost power could take.
-    settle_file(store, LOG, known)
     create(store, [(join(SECTION, ZARR_JSON), group_document(unclaimed, SECTION, base))], known)
     for key, series in whole.items():
         _replace_series(store, key, series)
     create(store, [(f"{SECTION}/{p}/{ZARR_JSON}", group_document({}, SECTION)) for p in DENSE], known)
+    # The log as well: the watermark must not claim lines that a lost power could take.
     settle_tree(store, SECTION)
     create(store, [(join(SECTION, ZARR_JSON), group_document(unclaimed | claims, SECTION, base))], known)
     return reader.past

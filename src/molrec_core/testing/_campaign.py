@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -30,7 +30,7 @@ from molrec_core._root import spare
 from molrec_core.testing._disk import State, killed, lost_power
 from molrec_core.testing._expected import History, Image, Requirement, image
 from molrec_core.testing._recorder import Operation, Recorder, Tree
-from molrec_core.testing._workloads import NAME, Run, Workload, small_extents
+from molrec_core.testing._driver import NAME, Run, Workload, small_extents
 
 SMALL_SECTOR, SECTOR = 64, 512
 
@@ -79,7 +79,16 @@ def record(workload: Workload, *, small: bool = True) -> tuple[Tree, list[Operat
         return recorder.start, recorder.operations
 
 
-def run(workload: Workload, *, least: int = 2000, seed: int = 0, small: bool = True, stop: bool = False) -> Report:
+def run(
+    workload: Workload,
+    *,
+    least: int = 2000,
+    seed: int = 0,
+    small: bool = True,
+    stop: bool = False,
+    kills: bool = True,
+    during: AbstractContextManager[object] | None = None,
+) -> Report:
     """Record a workload, build its states and look at each.
 
     Parameters
@@ -90,14 +99,24 @@ def run(workload: Workload, *, least: int = 2000, seed: int = 0, small: bool = T
         Scaled-down extents and sectors; the reference writer's and 512 bytes otherwise.
     stop : bool
         Stop at the first failure.
+    kills : bool
+        Also the states of a killed process.
+    during : context manager, optional
+        Entered while the writer runs and left before its states are looked at: what it
+        switches off there has to show here.
     """
-    start, operations = record(workload, small=small)
+    with during or nullcontext():
+        start, operations = record(workload, small=small)
     sector = SMALL_SECTOR if small else SECTOR
     report = Report(workload.name)
     seen: dict[int, Outcome] = {}
-    with scratch() as top, small_extents() if small else nullcontext(), mock.patch.multiple(os, fsync=_nothing, fdatasync=_nothing):
+    with (
+        scratch() as top,
+        small_extents() if small else nullcontext(),
+        mock.patch.multiple(os, fsync=_nothing, fdatasync=_nothing),
+    ):
         for states in (
-            killed(start, operations, sector),
+            killed(start, operations, sector) if kills else (),
             lost_power(start, operations, sector, Random(seed), least),  # noqa: S311 - drawn again from a seed
         ):
             for state in states:
@@ -156,7 +175,8 @@ def frames_of(path: Path) -> list[Image]:
         trajectory = record.trajectory
         steps, times = trajectory.steps.tolist(), trajectory.times
         return [
-            image(frame, steps[i], None if times is None else float(times[i])) for i, frame in enumerate(trajectory)
+            image(frame, steps[i], None if times is None else float(times[i]))
+            for i, frame in enumerate(trajectory)
         ]
 
 
@@ -253,5 +273,7 @@ def _same_appended(found: list[Image], appended: list[Image]) -> None:
     assert len(found) == len(appended), f"{len(found)} frames appended where {len(appended)} were"
     for got, put_in in zip(found, appended, strict=True):
         blocks = dict(got[0])
-        assert {name: blocks.get(name) for name, _ in put_in[0]} == dict(put_in[0]), "an appended frame reads otherwise"
+        assert {name: blocks.get(name) for name, _ in put_in[0]} == dict(put_in[0]), (
+            "an appended frame reads otherwise"
+        )
         assert got[3:] == put_in[3:], "an appended step or time reads otherwise"

@@ -125,7 +125,9 @@ def _draw(tree: Tree, pending: Pending, sector: int, random: Random) -> tuple[st
     if way == "no bytes":
         chosen: list[Operation] = [*entries]
         if random.random() < 0.5:
-            chosen += [Truncate(i, _end(drawn.files.get(i, b""), those)) for i, those in pending.changes.items()]
+            chosen += [
+                Truncate(i, _end(drawn.files.get(i, b""), those)) for i, those in pending.changes.items()
+            ]
     elif way == "one":
         chosen = [random.choice([*entries, *changes])] if entries or changes else []
         if random.random() < 0.5:

@@ -259,7 +259,10 @@ class Recorder:
             self._add(Write(inode, at, data[at : at + 4096]))
 
     def _hooks(self) -> dict[str, Callable[..., Any]]:
-        real = {name: getattr(os, name) for name in (*_WRITING, "open", "close", "mkdir", "unlink", "rename", "fsync", "fdatasync")}
+        real = {
+            name: getattr(os, name)
+            for name in (*_WRITING, "open", "close", "mkdir", "unlink", "rename", "fsync", "fdatasync")
+        }
 
         def open_(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
             with self._guard:
@@ -353,7 +356,10 @@ class Recorder:
                     assert parent is not None
                     assert inode is not None
                     self._add(Rename(parent, old[-1], new[-1], inode))
-                    self._fds = {fd: (*new, *p[len(old) :]) if p[: len(old)] == old else p for fd, p in self._fds.items()}
+                    self._fds = {
+                        fd: (*new, *p[len(old) :]) if p[: len(old)] == old else p
+                        for fd, p in self._fds.items()
+                    }
 
         return {
             "mkdir": mkdir,

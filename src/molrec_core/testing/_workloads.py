@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -19,139 +15,19 @@ from molrec_core import (
     MetricsWriter,
     SequenceSchema,
     TrajectoryWriter,
-    _commit,
-    _extents,
-    _series,
     fold_metrics,
     pack,
     write_mrec,
 )
-from molrec_core.testing._expected import Allowed, History, Requirement
-
-NAME = "run.mrec"
-Note = Callable[[Requirement], None]
-
-
-@contextmanager
-def small_extents() -> Iterator[None]:
-    """Scale chunks, shards and flushes down, so that a few frames cross every border; 64-byte sectors go with it.
-
-    The thread that commits behind an append is left out: the run itself says when.
-    """
-    with ExitStack() as stack:
-        extents = {"COLUMN_CHUNK_BYTES": 96, "SHARD_BYTES": 8 * 96, "FLUSH_BYTES": 300}
-        stack.enter_context(mock.patch.multiple(_extents, **extents))
-        stack.enter_context(
-            mock.patch.multiple(_series, DENSE_CHUNK_ROWS=4, DENSE_CHUNKS_PER_SHARD=6, _SPILL=4)
-        )
-        stack.enter_context(mock.patch.object(_commit.Committer, "request", lambda *_: None))
-        yield
-
-
-class Run:
-    """A writer that keeps account of what it has promised."""
-
-    def __init__(self, top: Path, note: Note, before: tuple[Allowed, ...]) -> None:
-        self.path = top / NAME
-        self.note = note
-        self.history = History()
-        self.durable: int | None = None
-        self.before = before
-        self.writer: TrajectoryWriter
-        self.tell()
-
-    def tell(self, more: int = 0) -> None:
-        """State what holds from here on, `more` frames being under way."""
-        least = self.durable or 0
-        now = Allowed(self.history, least, len(self.history.images) + more)
-        self.note(Requirement((*self.before, now), none=self.durable is None and not self.before))
-
-    def start(self, schema: SequenceSchema | None = None, **options: Any) -> None:
-        """Begin a record."""
-        self.writer = TrajectoryWriter(self.path, schema, meta={"units": {"preset": "lj"}}, **options)
-
-    def reopen(self, **options: Any) -> None:
-        """Go on with the record."""
-        self.writer = TrajectoryWriter.reopen(self.path, **options)
-
-    def append(self, frame: Frame, step: int | None = None, time: float | None = None) -> None:
-        """Append a frame; it may show from now on."""
-        number = self.writer.last_step
-        self.history.append(frame, (0 if number is None else number + 1) if step is None else step, time)
-        self.tell()
-        self.writer.append(frame, step, time)
-
-    def settle(self) -> None:
-        """Commit as the thread behind an append does."""
-        self.writer._commit(final=False)  # noqa: SLF001 - what that thread calls
-        self.done()
-
-    def flush(self) -> None:
-        """Commit on request."""
-        self.writer.flush()
-        self.done()
-
-    def close(self) -> None:
-        """Close the writer."""
-        self.writer.close()
-        self.done()
-
-    def done(self) -> None:
-        """Count what was appended as durable."""
-        self.durable = len(self.history.images)
-        self.before = ()
-        self.tell()
-
-
-def atoms(i: int, n: int = 3, **more: Any) -> Block:
-    """Build `n` atoms that moved, told apart by frame, row and axis; two axes do, every column is alike."""
-    columns: dict[str, Any] = {axis: i + np.arange(n) / 16 + k / 4 for k, axis in enumerate("xy")}
-    return Block(columns | more)
-
-
-def moving(i: int) -> Frame:
-    """Build a frame of three atoms in a fixed cell."""
-    return Frame({"atoms": atoms(i)}, box=Box(np.diag([9.0, 9.0, 9.0])))
-
-
-@dataclass(frozen=True)
-class Workload:
-    """A run to be recorded.
-
-    Attributes
-    ----------
-    name : str
-    drive : callable
-        Runs the writer below a directory.
-    more : callable
-        Frame, step and time number i of those that a writer who goes on appends.
-    prepare : callable, optional
-        Done before the recording starts.
-    fail_sync : callable, optional
-        See :class:`~molrec_core.testing._recorder.Recorder`.
-    schema : SequenceSchema, optional
-        For a writer that has to start anew.
-    before : tuple of Allowed
-        What is there before the recording starts.
-    system : Frame, optional
-        What the record must hold beside its trajectory, in every state that has one.
-    subject : {"trajectory", "archive", "metrics"}
-        What is read and gone on with.
-    """
-
-    name: str
-    drive: Callable[[Run], None]
-    more: Callable[[int], tuple[Frame, int | None, float | None]] = lambda i: (moving(i), None, None)
-    prepare: Callable[[Path], None] | None = None
-    fail_sync: Callable[[], Callable[[str], bool]] | None = None
-    schema: SequenceSchema | None = None
-    before: tuple[Allowed, ...] = ()
-    system: Frame | None = None
-    subject: str = "trajectory"
-
+from molrec_core.testing._driver import NAME, Run, Workload, atoms, moving
+from molrec_core.testing._expected import Allowed, History
 
 _SYSTEM = Frame(
-    {"molecule": Block({"mass": np.arange(3.0), "name": np.array(["C", "", "long name"], np.dtypes.StringDType())})}
+    {
+        "molecule": Block(
+            {"mass": np.arange(3.0), "name": np.array(["C", "", "long name"], np.dtypes.StringDType())}
+        )
+    }
 )
 
 
@@ -169,9 +45,8 @@ def _regular(run: Run) -> None:
 def _zeros(run: Run) -> None:
     """Chunks that are all fill beside others, a tail that turns from one into the other."""
     run.start()
-    still = Block({axis: np.zeros(3) for axis in "xy"})
     for i in range(10):
-        run.append(Frame({"atoms": atoms(i) if i in {1, 5, 9} else still}))
+        run.append(Frame({"atoms": atoms(i)}) if i in {1, 5, 9} else _still())
         if i in {0, 1, 3, 5, 6}:
             run.flush()
     run.close()
@@ -188,7 +63,9 @@ def _ragged(run: Run) -> None:
 
 def _named(i: int) -> Frame:
     names = ["", "Cα", "長い名前", f"frame {i}"]
-    return Frame({"atoms": Block({"x": np.arange(4.0) + i, "name": np.array(names, np.dtypes.StringDType())})})
+    return Frame(
+        {"atoms": Block({"x": np.arange(4.0) + i, "name": np.array(names, np.dtypes.StringDType())})}
+    )
 
 
 def _strings(run: Run) -> None:
@@ -226,7 +103,9 @@ def _nullable(run: Run) -> None:
 
 def _labelled(i: int) -> Frame:
     masked = _masked(i)
-    return Frame(masked, meta={"pe": i / 8, "label": f"frame {i}"}, meta_tags={"pe": "f64", "label": "string"})
+    return Frame(
+        masked, meta={"pe": i / 8, "label": f"frame {i}"}, meta_tags={"pe": "f64", "label": "string"}
+    )
 
 
 def _paired(i: int, n: int) -> Frame:
@@ -374,6 +253,38 @@ def _after_step(run: Run) -> None:
     run.close()
 
 
+def _a_dead_run(path: Path) -> None:
+    """Two frames committed, and all of a later commit but its marker."""
+    marker = path / NAME / "trajectory" / "zarr.json"
+    with TrajectoryWriter(path / NAME) as writer:
+        for i in range(11):
+            writer.append(_still() if i < 2 else Frame({"atoms": atoms(i)}))
+            if i == 1:
+                writer.flush()
+                committed = marker.read_bytes()
+    marker.write_bytes(committed)
+
+
+def _still() -> Frame:
+    return Frame({"atoms": Block({axis: np.zeros(3) for axis in "xy"})})
+
+
+def _after_a_dead_run(run: Run) -> None:
+    """One column that is all fill where a dead run left rows with good checksums."""
+    run.history = _dead_history()
+    run.done()
+    run.reopen()
+    for i in range(2, 9):
+        run.append(Frame({"atoms": Block({"x": np.zeros(3), "y": np.full(3, i / 4)})}))
+        if i in {3, 6}:
+            run.flush()
+    run.close()
+
+
+def _dead_history() -> History:
+    return History.of((_still(), i, None) for i in range(2))
+
+
 def _failed_sync(run: Run) -> None:
     """A sync fails once: what it was for is gone, though later ones succeed."""
     run.start()
@@ -460,11 +371,24 @@ WORKLOADS = {
         Workload("cell with origin and boundary", _cell_whole),
         Workload("cell late", _cell_late),
         Workload("progression", _progression, lambda i: (moving(i), 1000 + i * i, 1000.0 + i * i)),
-        Workload("elision", _elision, lambda i: (Frame({"atoms": atoms(i), "bonds": _bonds(i % 2 + 2)}), None, None)),
-        Workload("same rows", _same_rows, lambda i: (Frame({"atoms": atoms(i), "bonds": _bonds(2)}), None, None)),
+        Workload(
+            "elision",
+            _elision,
+            lambda i: (Frame({"atoms": atoms(i), "bonds": _bonds(i % 2 + 2)}), None, None),
+        ),
+        Workload(
+            "same rows", _same_rows, lambda i: (Frame({"atoms": atoms(i), "bonds": _bonds(2)}), None, None)
+        ),
         Workload("tail", _tail),
         Workload("rollover", _rollover),
         Workload("after_step", _after_step, _more_steps, _some_frames, before=_OLD),
+        Workload(
+            "after a dead run",
+            _after_a_dead_run,
+            lambda i: (Frame({"atoms": atoms(i)}), None, None),
+            _a_dead_run,
+            before=(Allowed(_dead_history(), 2, 2),),
+        ),
         Workload("failed sync", _failed_sync, fail_sync=_fails_once),
         Workload("overwrite", _overwrite, prepare=_some_frames, before=_OLD, system=_SYSTEM),
         Workload("pack", _pack, _more_steps, _some_frames, before=_OLD, subject="archive"),

@@ -13,7 +13,8 @@ import sys
 import time
 
 from molrec_core.testing._campaign import Report, look, record, run
-from molrec_core.testing._workloads import WORKLOADS, Workload
+from molrec_core.testing._driver import Workload
+from molrec_core.testing._workloads import WORKLOADS
 
 __all__ = ["WORKLOADS", "Report", "Workload", "look", "main", "record", "run"]
 
@@ -21,7 +22,9 @@ __all__ = ["WORKLOADS", "Report", "Workload", "look", "main", "record", "run"]
 def main(arguments: list[str] | None = None) -> int:
     """Run the campaign; 0 when no state failed."""
     parser = argparse.ArgumentParser(prog="python -m molrec_core.testing.crash", description=__doc__)
-    parser.add_argument("--all", action="store_true", help="many seeds, and the reference extents with 512-byte sectors")
+    parser.add_argument(
+        "--all", action="store_true", help="many seeds, and the reference extents with 512-byte sectors"
+    )
     parser.add_argument("--states", type=int, default=2000, help="power-loss states a workload and seed")
     parser.add_argument("--seeds", type=int, default=None, help="seeds; 1, and 20 with --all")
     parser.add_argument("--workload", choices=sorted(WORKLOADS), action="append")
