@@ -60,6 +60,16 @@ class Box:
                 f"an undefined cell is periodic on no axis; boundary is {boundary!r}",
             )
 
+    @classmethod
+    def _trusted(cls, vectors: Array, origin: Array, boundary: Array, *, cell_defined: bool) -> Box:
+        """Build a cell from arrays the reader has checked already."""
+        box = cls.__new__(cls)
+        box.vectors = vectors
+        box.origin = origin
+        box.boundary = boundary
+        box.cell_defined = cell_defined
+        return box
+
     def same(self, other: object) -> bool:
         """Whether `other` is bit for bit this cell."""
         return (

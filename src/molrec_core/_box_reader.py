@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,19 @@ from molrec_core._store import Store, join
 Array = np.ndarray[Any, Any]
 
 
+_WINDOW = 1024
+"""Updates decoded at once: a chunk of the reference writer."""
+
+
+class _Cells(NamedTuple):
+    """Decoded updates of the cell from number `first` on."""
+
+    first: int
+    vectors: Array
+    origin: Array
+    boundary: Array
+
+
 class BoxReader:
     """The cell: from attributes while it never changed, from arrays else."""
 
@@ -30,7 +43,8 @@ class BoxReader:
         self.store = store
         self.fixed: Box | None = None
         self._arrays: dict[str, ArrayReader] = {}
-        self._updates: tuple[Array, dict[str, Array]] | None = None
+        self._ordinals: Array | None = None
+        self._held: _Cells | None = None
         self.defined = True
         group = get_group(store, key)
         if group is None:
@@ -84,47 +98,63 @@ class BoxReader:
             )
         return array
 
-    def _load(self) -> tuple[Array, dict[str, Array]]:
-        if self._updates is None:
-            reader = self._arrays.get("step_index")
-            stored = np.zeros(1, np.uint64) if reader is None else reader.all()
-            ordinals = checked_step_index(stored, self.nstep, join(self.key, "step_index"))
-            parts = {}
-            for name, array in self._arrays.items():
-                if name != "step_index":
-                    if array.rows < len(ordinals):
-                        raise refuse(
-                            array.key,
-                            "array_short",
-                            f"{array.rows} rows for {len(ordinals)} updates of the cell",
-                        )
-                    parts[name] = array.read(0, len(ordinals))
-            self._updates = ordinals, parts
-        return self._updates
-
     @property
     def ordinals(self) -> Array:
         """Ordinals of the updates, int64."""
         if not self._arrays:
             return np.zeros(0 if self.fixed is None else 1, np.int64)
-        return self._load()[0]
+        if self._ordinals is None:
+            reader = self._arrays.get("step_index")
+            stored = np.zeros(1, np.uint64) if reader is None else reader.all()
+            ordinals = checked_step_index(stored, self.nstep, join(self.key, "step_index"))
+            for name, array in self._arrays.items():
+                if name != "step_index" and array.rows < len(ordinals):
+                    raise refuse(
+                        array.key, "array_short", f"{array.rows} rows for {len(ordinals)} updates of the cell"
+                    )
+            self._ordinals = ordinals
+        return self._ordinals
 
     def at(self, ordinal: int) -> Box | None:
         """Return the cell as frame `ordinal` sees it; None before the first one."""
         if not self._arrays:
             return self.fixed
-        ordinals, parts = self._load()
-        update = int(ordinals.searchsorted(ordinal, side="right")) - 1
+        update = int(self.ordinals.searchsorted(ordinal, side="right")) - 1
         if update < 0:
             return None
-        origin, boundary = parts.get("origin"), parts.get("boundary")
-        return make_box(
-            self.key,
-            parts["vectors"][update],
-            None if origin is None else origin[update],
-            None if boundary is None else boundary[update],
-            defined=self.defined,
-        )
+        held = self._held
+        if held is None or not held.first <= update < held.first + len(held.vectors):
+            held = self._held = self._load(update // _WINDOW * _WINDOW)
+        i = update - held.first
+        return Box._trusted(held.vectors[i], held.origin[i], held.boundary[i], cell_defined=self.defined)
+
+    def _load(self, first: int) -> _Cells:
+        """Decode the updates from `first` on, read-only, defaults filled in."""
+        last = min(first + _WINDOW, len(self.ordinals))
+        n = last - first
+        vectors = self._arrays["vectors"].read(first, last).astype(np.float64, copy=False)
+        if not self.defined:
+            vectors = np.broadcast_to(np.eye(3), (n, 3, 3))
+        origin = np.zeros((n, 3))
+        if "origin" in self._arrays:
+            origin = self._arrays["origin"].read(first, last).astype(np.float64, copy=False)
+        boundary = np.full((n, 3), self.defined)
+        if "boundary" in self._arrays:
+            boundary = self._arrays["boundary"].read(first, last)
+        if not self.defined and boundary.any():
+            bad = first + int(np.argmax(boundary.any(axis=1)))
+            raise refuse(
+                self.key,
+                "undefined_cell_periodic",
+                f"update {bad} of an undefined cell is periodic on an axis",
+            )
+        for array in (vectors, origin, boundary):
+            array.flags.writeable = False
+        return _Cells(first, vectors, origin, boundary)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without decoded cells."""
+        return {**self.__dict__, "_held": None}
 
 
 def _regular(rows: list[Any]) -> bool:
