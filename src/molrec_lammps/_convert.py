@@ -49,6 +49,8 @@ class SampleConverter:
         Type labels: kind -> type -> label, as :func:`molrec_lammps._sample.type_labels` gives them.
     elements : sequence or mapping, optional
         Element symbol of each atom type: in order of the types, or by type or label.
+    with_ids : bool
+        False where the source has no ids; those of a sample only number its rows.
 
     Raises
     ------
@@ -57,8 +59,14 @@ class SampleConverter:
     """
 
     def __init__(
-        self, style: str, labels: Mapping[str, Mapping[int, str]], elements: Elements | None = None
+        self,
+        style: str,
+        labels: Mapping[str, Mapping[int, str]],
+        elements: Elements | None = None,
+        *,
+        with_ids: bool = True,
     ) -> None:
+        self._with_ids = with_ids
         self._velocity = velocity_factor(style)
         self._labels = labels
         self._elements = None if elements is None else _by_type(elements, labels.get("atom", {}))
@@ -66,20 +74,12 @@ class SampleConverter:
         self._relations: dict[str, tuple[bytes, Block]] = {}
 
     def declare(
-        self,
-        sample: Sample,
-        *,
-        source_step: bool = False,
-        precision: float | Mapping[str, float] | None = None,
+        self, sample: Sample, *, precision: float | Mapping[str, float] | None = None
     ) -> SequenceSchema:
         """Return the declaration of frames like that of `sample`."""
         schema = SequenceSchema.from_frames(self.frame(sample))
         self.forget()
         schema.declare_aligned("identity", "atoms")
-        if source_step:
-            schema.declare_meta("source_step", "json", fill=None)
-        for key in sample.thermo:
-            schema.declare_meta(_key(key), "f64")
         declare_shared(schema, velocities="v" not in sample.atoms, forces="f" not in sample.atoms)
         if isinstance(precision, float | int):
             precision = {f"atoms.{name}": precision for name in POSITIONS}
@@ -113,7 +113,7 @@ class SampleConverter:
             if relation is not None:
                 blocks[name] = relation
         for name, values in sample.arrays.items():
-            blocks[array_block(name)] = Block({"value": np.array(values, dtype=np.float64)})
+            blocks[array_block(name)] = Block({"value": np.array(values)})
         cell = store_cell(sample.vectors, boundary=sample.boundary, origin=sample.origin)
         meta: dict[str, Any] = dict(cell.meta)
         tags = {key: {"has_cell": "bool", "zero_vectors": "bool3"}[key] for key in meta}
@@ -124,15 +124,19 @@ class SampleConverter:
         return Frame(blocks, box=cell.box, meta=meta, meta_tags=tags)
 
     def _identify(self, sample: Sample) -> Block | None:
-        stamp = b"|".join(values.tobytes() for values in (sample.ids, *sample.identity.values()))
+        stamp = b"|".join(_stamp(values) for values in (sample.ids, *sample.identity.values()))
         if stamp == self._identity[0]:
             return None
-        types = sample.identity["type"].astype(np.int64)
-        columns: dict[str, Array] = {
-            "id": sample.ids.astype(np.uint64),
-            "type_id": types.astype(np.uint64),
-            "type": self._names("atom", types),
-        }
+        columns: dict[str, Array] = {}
+        if self._with_ids:
+            columns["id"] = sample.ids.astype(np.uint64)
+        types = sample.identity.get("type")
+        if types is not None:
+            columns["type_id"] = types.astype(np.uint64)
+        if "label" in sample.identity:
+            columns["type"] = sample.identity["label"]
+        elif types is not None:
+            columns["type"] = self._names("atom", types)
         for name, stored, dtype in (
             ("molecule", "mol_id", np.uint64),
             ("q", "charge", np.float64),
@@ -140,12 +144,15 @@ class SampleConverter:
         ):
             if name in sample.identity:
                 columns[stored] = sample.identity[name].astype(dtype)
-        if self._elements is not None:
+        if self._elements is not None and types is not None:
             columns["atomic_number"] = _look_up(self._elements, types).astype(np.uint64)
             columns["element"] = np.array(ELEMENTS, np.dtypes.StringDType())[
                 columns["atomic_number"].astype(int)
             ]
-        self._identity = stamp, Block(columns)
+        elif "element" in sample.identity:
+            columns["element"] = sample.identity["element"]
+            columns["atomic_number"] = element_numbers(columns["element"])
+        self._identity = stamp, Block(columns, count=len(sample.ids))
         return self._identity[1]
 
     def _relate(self, name: str, rows: Array, ids: Array) -> Block | None:
@@ -168,6 +175,11 @@ class SampleConverter:
         names = np.array([labels.get(i, str(i)) for i in range(top + 1)], dtype=np.dtypes.StringDType())
         named: Array = names[types]
         return named
+
+
+def _stamp(values: Array) -> bytes:
+    """Return bytes that are equal where the values are."""
+    return "\0".join(values.tolist()).encode() if values.dtype.kind == "T" else values.tobytes()
 
 
 def _key(keyword: str) -> str:

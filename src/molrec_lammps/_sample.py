@@ -261,12 +261,12 @@ class Sampler:
             rows = np.ctypeslib.as_array(flat) if count else np.zeros(0, np.int64)
             stamp = rows.tobytes() + ids.tobytes()
             if stamp != self._kept.get(name, (b"", rows))[0]:
-                self._kept[name] = stamp, _sorted_relations(rows.reshape(-1, 1 + width).astype(np.int64), ids)
+                self._kept[name] = stamp, sorted_relations(rows.reshape(-1, 1 + width).astype(np.int64), ids)
             found[name] = self._kept[name][1]
         return found
 
 
-def _sorted_relations(rows: Array, ids: Array) -> Array:
+def sorted_relations(rows: Array, ids: Array) -> Array:
     """Return type and atom ids of each relation among `ids`, in an order that does not depend on LAMMPS's own."""
     # Type 0 pads a list that is shorter than its count; a constrained bond has a negative one.
     rows = np.abs(rows[(rows[:, 0] != 0) & np.isin(rows[:, 1:], ids).all(axis=1)])
