@@ -93,7 +93,7 @@ class ZarrStore:
         async def first() -> bool:
             async for name in self._store.list_dir(key):
                 # Some file systems list a file as its own only child; `exists` tells of directories too.
-                return name.strip("/") != key
+                return bool(name.strip("/") != key)
             return False
 
         return bool(wait(first()))
