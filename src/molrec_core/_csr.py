@@ -140,8 +140,6 @@ def checked_offset(stored: Array, n_updates: int, loc: str) -> Array:
         raise refuse(
             loc, "offset", f"{len(stored)} entries for {n_updates} updates; {n_updates + 1} are expected"
         )
-    if n_updates == 0:
-        return ABSENT.offset
     offset = stored[: n_updates + 1]
     if offset[0] != 0:
         raise refuse(loc, "offset", f"the first entry is {offset[0]}; 0 is expected")
