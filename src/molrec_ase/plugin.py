@@ -10,6 +10,7 @@ from ase import Atoms
 
 from molrec_ase._encode import Encoder
 from molrec_ase._places import Places, survey
+from molrec_ase._simulation import simulate
 from molrec_ase._trajectory import MolrecTrajectory
 from molrec_core import Frame
 from molrec_core.hookspecs import Adapter, Source, hookimpl
@@ -93,5 +94,6 @@ def molrec_adapters() -> Iterable[Adapter]:
             write=write,
             describe=describe,
             snippet='ase.io.read("{path}", ":")',
+            simulate=simulate,
         ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from molrec_core.hookspecs import Adapter, hookimpl
 from molrec_openmm import load
+from molrec_openmm._simulation import simulate
 
 
 def describe(path: str) -> str:
@@ -24,5 +25,6 @@ def molrec_adapters() -> tuple[Adapter, ...]:
             "openmm",
             describe=describe,
             snippet='molrec_openmm.load("{path}")  # topology, positions, velocities, box_vectors',
+            simulate=simulate,
         ),
     )
