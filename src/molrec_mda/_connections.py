@@ -94,7 +94,7 @@ def _put_orders(columns: Columns, orders: list[Any]) -> None:
         columns.put("order_label", np.array([None if o is None else str(o) for o in orders], dtype=object))
     columns.put("bond_type", np.array([_BOND_TYPES.get(o, 0) for o in orders], dtype=np.uint64))
     numbered = [_BOND_TYPES.get(o, 0) for o in orders]
-    columns.put("bond_number", np.array([0 if n == 4 else n for n in numbered], dtype=np.uint64))  # noqa: PLR2004 - 4 is aromatic
+    columns.put("bond_number", np.array([0 if n == 4 else n for n in numbered], dtype=np.uint64))
 
 
 def _type_text(value: Any) -> str:

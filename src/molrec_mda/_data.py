@@ -90,7 +90,7 @@ class DataReader:
         """Return further columns of ``atoms`` that every frame restates: charges that fluctuate, quaternions."""
         if self.run.trajectory is None or self.run.schema is None or not len(self.run.ordinals):
             return []
-        if len(self.run.trajectory.updates("atoms")) < 2:  # noqa: PLR2004 - one update is constant
+        if len(self.run.trajectory.updates("atoms")) < 2:
             return []
         columns = self.run.schema.blocks["atoms"].columns
         return [

@@ -56,7 +56,8 @@ def knows_time(ts: Any) -> bool:
     """Whether the source of a timestep knows its time; MDAnalysis else counts frames of 1 ps."""
     if "time" in ts.data:
         return True
-    reader = getattr(ts, "_reader", lambda: None)()
+    link = getattr(ts, "_reader", None)
+    reader = None if link is None else link()
     told = getattr(reader, "has_times", None)
     return bool(told) if told is not None else "dt" in ts.data or hasattr(reader, "_get_dt")
 

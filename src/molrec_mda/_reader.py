@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Self
 
 import numpy as np
@@ -87,7 +88,7 @@ class MrecReader(ReaderBase):
     ) -> None:
         super().__init__(filename, convert_units=convert_units, **kwargs)
         self._source = os.fspath(filename) if isinstance(filename, os.PathLike) else filename
-        self._options = {
+        self._options: dict[str, Any] = {
             "n_atoms": n_atoms,
             "allow_changing_topology": allow_changing_topology,
             "convert_units": convert_units,
@@ -95,7 +96,7 @@ class MrecReader(ReaderBase):
         }
         self._run: Run | None = None
         self._frame = -1
-        self._keys: Set[str] = set()
+        self._keys: AbstractSet[str] = set()
         self._told = {"dt": False, "cell": False}
         self._open(warn=True)
         self.ts = self._Timestep(self.n_atoms, reader=self, **self._ts_kwargs)
@@ -129,6 +130,8 @@ class MrecReader(ReaderBase):
         self._positions = vectors.pop("positions")
         self._optional = tuple(vectors.items())
         self._data = DataReader(run, self._conversion)
+        if self._data.odd_cell:
+            self._tell_cell()
         self._take_series(run)
 
     def _check_readable(self, run: Run, where: Mapping[str, Any]) -> None:
@@ -190,9 +193,9 @@ class MrecReader(ReaderBase):
 
     def close(self) -> None:
         """Close the record; it is opened again when a frame is asked for."""
-        if getattr(self, "_run", None) is not None:
-            self._run.record.close()
-            self._run = None
+        run, self._run = getattr(self, "_run", None), None
+        if run is not None:
+            run.record.close()
 
     def _reopen(self) -> None:
         self._frame = -1
@@ -244,12 +247,16 @@ class MrecReader(ReaderBase):
         ts.data.update(data)
         self._keys = data.keys()
         ts.dimensions = self._data.dimensions(frame)
-        if self._data.odd_cell and not self._told["cell"]:
+        if self._data.odd_cell:
+            self._tell_cell()
+
+    def _tell_cell(self) -> None:
+        if not self._told["cell"]:
             self._told["cell"] = True
             warnings.warn(
                 f"{self.filename}: the cell is not along x and in the xy plane as MDAnalysis assumes; "
                 "positions are as stored, dimensions are its lengths and angles",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _get_dt(self) -> float:
@@ -318,7 +325,7 @@ class MrecReader(ReaderBase):
         rows = None if atomgroup is None else np.asarray(atomgroup.indices)
         stop = frames.stop if frames.stop >= 0 else None
         values = self._positions.read(
-            slice(frames.start, stop, frames.step) if len(frames) else slice(0, 0), rows=rows
+            slice(frames.start, stop, frames.step) if frames else slice(0, 0), rows=rows
         )
         return np.moveaxis(values, ["fac".index(axis) for axis in order], [0, 1, 2])
 
@@ -326,7 +333,7 @@ class MrecReader(ReaderBase):
 
     def Writer(self, filename: Any, n_atoms: int | None = None, **kwargs: Any) -> Any:  # noqa: N802 - MDAnalysis's name
         """Return a writer of records for `n_atoms` atoms, as many as here by default."""
-        from molrec_mda._writer import MrecWriter  # noqa: PLC0415 - the writer asks for the reader's class
+        from molrec_mda._writer import MrecWriter
 
         return MrecWriter(filename, n_atoms=self.n_atoms if n_atoms is None else n_atoms, **kwargs)
 

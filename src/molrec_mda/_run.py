@@ -199,9 +199,9 @@ class Run:
 
     def _changed_column(self, name: str, ordinals: Array) -> int | None:
         assert self.trajectory is not None
-        first = self.trajectory.read("atoms", name, ordinals[:1])
+        first = self.trajectory.read("atoms", name, ordinals[:1].tolist())
         for start in range(0, len(ordinals), _STEP):
-            part = self.trajectory.read("atoms", name, ordinals[start : start + _STEP])
+            part = self.trajectory.read("atoms", name, ordinals[start : start + _STEP].tolist())
             differs = (part != first).reshape(len(part), -1).any(axis=1)
             if differs.any():
                 return int(ordinals[start + int(differs.argmax())])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import MDAnalysis as mda
+import MDAnalysis
 import numpy as np
 from MDAnalysis.core.topology import Topology
 from MDAnalysis.core.topologyattrs import (
@@ -17,13 +17,13 @@ from MDAnalysis.core.topologyattrs import (
     Bonds,
     Charges,
     Masses,
-    ResidueAttr,
     Resids,
+    ResidueAttr,
     Resindices,
     Resnums,
-    SegmentAttr,
     Segids,
     Segindices,
+    SegmentAttr,
 )
 
 from molrec_core import Frame
@@ -195,7 +195,7 @@ def load_topology(
     document = meta.get("mdanalysis")
     guessed = document.get("guessed", []) if isinstance(document, dict) else []
     attrs = _atom_attrs(view, host_dtypes, conversion, guessed)
-    if not attrs:
+    if not attrs and "mdanalysis" not in meta:
         warnings.warn(
             f"the record does not say what its {view.count} atoms are; only their number is known",
             stacklevel=2,
@@ -233,7 +233,7 @@ def _atom_attrs(
         if values is not None:
             attrs.append(_attr(name, values, name in guessed, factors))
     for own, stored in view.host_names().items():
-        kind = mda._TOPOLOGY_ATTRS.get(own)  # noqa: SLF001 - the registry of attributes
+        kind = MDAnalysis._TOPOLOGY_ATTRS.get(own)  # noqa: SLF001 - the registry of attributes
         # A column of another host has no attribute here and stays in the record.
         if kind is not None and issubclass(kind, AtomAttr) and kind.singular == own:
             values = view.host(stored, host_dtypes)
@@ -253,7 +253,7 @@ def _elements(view: AtomView) -> Array | None:
 
 
 def _attr(name: str, values: Any, guessed: bool, factors: Mapping[type[Any], float]) -> Any:
-    kind = mda._TOPOLOGY_ATTRS[name]  # noqa: SLF001 - the registry of attributes
+    kind = MDAnalysis._TOPOLOGY_ATTRS[name]  # noqa: SLF001 - the registry of attributes
     array = np.asarray(values)
     if array.dtype.kind in "OU":
         array = array.astype(object)
@@ -280,7 +280,7 @@ def _group_attrs(hierarchy: Hierarchy | None, guessed: list[str]) -> list[Any]:
     ):
         columns = {column: name for name, column in names.items()}
         for column, values in table.items():
-            kind = mda._TOPOLOGY_ATTRS.get(columns.get(column, column))  # noqa: SLF001 - the registry of attributes
+            kind = MDAnalysis._TOPOLOGY_ATTRS.get(columns.get(column, column))  # noqa: SLF001 - the registry of attributes
             if kind is not None and issubclass(kind, level):
                 attrs.append(_attr(kind.attrname, values, kind.attrname in guessed, {}))
     present = {attr.attrname for attr in attrs}

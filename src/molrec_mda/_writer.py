@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from MDAnalysis.coordinates.base import WriterBase
@@ -23,7 +23,7 @@ from molrec_core import (
     pack,
 )
 from molrec_core.hosts import FORCES, POSITIONS, VELOCITIES, StepNumbers, host_dtypes_of
-from molrec_core.units import MDANALYSIS, Conversion, Units
+from molrec_core.units import MDANALYSIS, Units
 from molrec_mda._frames import FrameBuilder, Presence, knows_time
 from molrec_mda._reader import UNITS
 from molrec_mda._topology import store_topology
@@ -306,7 +306,7 @@ class MrecWriter(WriterBase):
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> Literal[False]:
         """Close; after an error an old record stays if the new one was not begun, and nothing is packed."""
         if kind is None:
             self.close()
@@ -331,7 +331,9 @@ def _same_atoms(group: Any, rows: Array, before: Any, rows_before: Array | None)
     old = np.asarray(before.ix) if rows_before is None else rows_before
     if same_universe or len(rows) != len(old):
         return bool(np.array_equal(rows, old))
-    return all(
-        np.array_equal(getattr(group, name, None), getattr(before, name, None))
-        for name in ("names", "resids", "resnames")
-    )
+    names = ("names", "resids", "resnames")
+    return all(np.array_equal(_attribute(group, name), _attribute(before, name)) for name in names)
+
+
+def _attribute(group: Any, name: str) -> Any:
+    return getattr(group, name, None)
