@@ -74,6 +74,6 @@ class Span:
 
 def spans(start: int, stop: int, chunk_rows: int) -> Iterator[Span]:
     """Cut rows ``start`` to ``stop`` at chunk borders."""
-    for chunk in range(start // chunk_rows, -(-stop // chunk_rows)):
+    for chunk in range(start // chunk_rows, -(-stop // chunk_rows) if start < stop else 0):
         first = chunk * chunk_rows
         yield Span(chunk, max(start - first, 0), min(stop - first, chunk_rows))

@@ -55,7 +55,7 @@ class Progression:
         elif self.integer:
             if value != self.start + count * self.stride:
                 return False
-        elif not _same_bits(self.start + float(count) * self.stride, value):
+        elif not (math.isfinite(value) and _same_bits(self.start + float(count) * self.stride, value)):
             return False
         self.count = count + 1
         return True
@@ -69,8 +69,10 @@ class Progression:
             steps += np.uint64(self.start % 2**64)
             return steps.view(np.int64)
         times = np.arange(start, stop, dtype=np.float64)
-        times *= self.stride
-        times += self.start
+        with np.errstate(over="ignore"):
+            # Past the range of binary64 the normative arithmetic says infinity.
+            times *= self.stride
+            times += self.start
         return times
 
     def to_json(self) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from molrec_core._change import differs, off_grid, rounded
 from molrec_core._dtypes import NUMPY_TO_COLUMN, STRING, quantum
 
 
-@given(st.floats(allow_nan=True), st.floats(2.0**-1000, 2.0**1000))
+# With a quantum above 2**970 the rounded value itself may exceed binary64.
+@given(st.floats(allow_nan=True), st.floats(2.0**-1000, 2.0**970))
 def test_rounding_is_exact_half_even(value, precision):
     q = quantum(precision)
     found = rounded(np.array([value]), precision).item()

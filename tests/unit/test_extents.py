@@ -120,4 +120,5 @@ def test_spans_cover_each_row_once(start, length, chunk_rows):
 
 
 def test_spans_by_example():
+    assert list(spans(1, 1, 2)) == []
     assert list(spans(3, 11, 4)) == [Span(0, 3, 4), Span(1, 0, 4), Span(2, 0, 3)]

@@ -63,6 +63,7 @@ def test_steps(values, count, attribute):
         ([5.0, 5.0, 5.0], 3),
         ([1.0, 0.5, 0.0], 3),
         ([1.0, 0.5, -0.0], 2),
+        ([0.0, 1e308, math.inf], 2),
     ],
 )
 def test_times(values, count):
@@ -95,8 +96,14 @@ def test_times_expand_bit_for_bit(start, second, count):
     assert expanded.tobytes() == np.array(values[:found], np.float64).tobytes()
 
 
+def test_a_stored_progression_past_binary64_is_infinite():
+    found = read_progression({"start": 0.0, "stride": 1e308}, 3, integer=False, loc=LOC)
+    assert found.expand(3).tolist() == [0.0, 1e308, math.inf]
+
+
 def test_a_part_expands_as_the_whole_does():
     progression, count = taken([0.3 + float(i) * 0.7 for i in range(50)], integer=False)
+    assert count == len(progression.expand(count))
     if count > 10:
         assert progression.expand(10, 4).tobytes() == progression.expand(count)[4:10].tobytes()
     steps, _ = taken([3, 5, 7, 9], integer=True)
