@@ -8,8 +8,7 @@ import numpy as np
 from ase import units
 from ase.calculators.emt import EMT
 from ase.cluster import Octahedron
-from ase.md.langevin import Langevin
-from ase.md.velocitydistribution import MaxwellBoltzmannDistribution
+from ase.md.verlet import VelocityVerlet
 
 from molrec_ase._trajectory import MolrecTrajectory
 
@@ -22,11 +21,10 @@ def simulate(path: Path) -> str:
     atoms = Octahedron("Cu", 4, cutoff=1)
     atoms.center(vacuum=6.0)
     atoms.calc = EMT()
-    MaxwellBoltzmannDistribution(atoms, temperature_K=900, rng=rng)
-    dynamics = Langevin(
-        atoms, 2 * units.fs, temperature_K=600, friction=0.01 / units.fs, fixcm=False, rng=rng
-    )
+    thermal = np.sqrt(atoms.get_masses() * units.kB * 900)
+    atoms.set_momenta(rng.normal(size=(len(atoms), 3)) * thermal[:, None])
+    dynamics = VelocityVerlet(atoms, 2 * units.fs)
     with MolrecTrajectory(path, "w", atoms=atoms) as trajectory:
         dynamics.attach(trajectory, interval=INTERVAL)
         dynamics.run(STEPS)
-    return f"ran {STEPS} steps of Langevin dynamics of {len(atoms)} copper atoms with ASE's EMT, into {path}"
+    return f"ran {STEPS} steps of molecular dynamics of {len(atoms)} copper atoms with ASE's EMT, into {path}"
