@@ -134,8 +134,8 @@ class FrameStream:
                 schema.declare_block(name, dict.fromkeys(columns, "f64"))
         for name in given.get("energies", ()):
             schema.declare_meta(_scalar_name(name), "f64")
-        cells = zip(given.get("cell_lengths", ()), given.get("cell_angles", ()), strict=True)
-        if "step" in given or any(cell_vectors(lengths, angles) is None for lengths, angles in cells):
+        odd = "cell_lengths" in given and _some_have_no_matrix(given["cell_lengths"], given["cell_angles"])
+        if odd or "step" in given:
             declare_shared(schema, velocities=False, forces=False)
         self._schema = schema
         return schema
@@ -221,6 +221,15 @@ class FrameStream:
             self._last_cell = key, store_cell(vectors, as_given=as_given)
             self._has_cell = True
         return self._last_cell[1]
+
+
+def _some_have_no_matrix(lengths: Array, angles: Array) -> bool:
+    # The volume of most cells is far from zero, which spares building each of them.
+    cosines = np.cos(np.radians(angles, dtype=np.float64))
+    volumes = 1 - (cosines**2).sum(axis=1) + 2 * cosines.prod(axis=1)
+    sound = (volumes > 1e-6) & np.isfinite(lengths).all(axis=1)
+    sound &= ((lengths > 0) & (angles > 0) & (angles < 180)).all(axis=1)
+    return any(cell_vectors(*cell) is None for cell in zip(lengths[~sound], angles[~sound], strict=True))
 
 
 def _scalar_name(name: str) -> str:

@@ -346,10 +346,15 @@ def test_steps_of_the_source_are_kept(kit, path):
 
 def test_an_error_gives_an_archive_up_and_keeps_a_directory(kit, path):
     source = kit.trajectory(4)
-    with pytest.raises(ZeroDivisionError), md.open(path, "w") as file:
-        file.topology = source.topology
-        file.write(source.xyz)
-        raise ZeroDivisionError
+
+    def fail():
+        with md.open(path, "w") as file:
+            file.topology = source.topology
+            file.write(source.xyz)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     if path.suffix == ".zip":
         assert list(path.parent.iterdir()) == []
     else:

@@ -89,7 +89,7 @@ def test_a_given_topology_of_other_atoms_warns_P1(kit, twenty):
 
 def test_a_given_topology_of_another_size_is_refused_P1(kit, twenty):
     where, source = twenty
-    with pytest.raises(ValueError, match="top has 3 atoms, .* has 20"):
+    with pytest.raises(ValueError, match=r"top has 3 atoms, .* has 20"):
         md.load(where, top=source.topology.subset([0, 1, 2]))
 
 
