@@ -231,8 +231,17 @@ class Survey:
             if isinstance(value, np.ndarray) and name not in RESULT_KEYS:
                 if count and value.shape[:1] == (count,) and name not in self.result_arrays:
                     self.result_arrays[name] = value
+            elif name in RESULT_KEYS:
+                self._note_standard(name, value)
             else:
                 self._note(self.results, name, value)
+
+    def _note_standard(self, name: str, value: object) -> None:
+        """Keep the first value of a standard result that is of its own tag."""
+        if self.results.get(name) is None:
+            found = to_scalar(value)
+            if found is not None and found.tag == _RESULT_TAGS[RESULT_KEYS[name]]:
+                self.results[name] = found
 
     def _note(self, noted: dict[str, HostScalar | None], key: Any, value: object) -> None:
         """Keep the tag of a key while every image agrees on it."""
@@ -309,7 +318,7 @@ class Survey:
             if found is None:
                 continue
             key = stored(name)
-            if _RESULT_TAGS.get(key, found.tag) != found.tag or any(c in key for c in "/\\\0"):
+            if any(c in key for c in "/\\\0"):
                 continue
             schema.declare_meta(key, found.tag, fill=_fill(found.tag))
             if found.host_dtype is not None:
