@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from molrec_core import plugins
 from molrec_core._compression import Compression
 from molrec_core._frame import Frame
+from molrec_core._group import VALIDITY
 from molrec_core._locate import locate
 from molrec_core._pack import copy_tree, pack
 from molrec_core._record import Record, open_record
-from molrec_core._root import Root, write_failed
+from molrec_core._root import Root, drop_consolidated, write_failed
 from molrec_core._schema import SequenceSchema
-from molrec_core._trajectory_reader import TrajectoryReader
+from molrec_core._store import ZARR_JSON, join
+from molrec_core._trajectory_reader import KEY, TrajectoryReader
 from molrec_core._trajectory_writer import TrajectoryWriter
 from molrec_core.errors import RecordError, SchemaError
 from molrec_core.hookspecs import Adapter, Source
@@ -202,13 +204,11 @@ def _rewrite(
     with open_record(source) as record:
         root = Root.new(target, overwrite=options.overwrite, whole=True)
         try:
-            declared = set()
-            if "trajectory" in record:
-                declared = {
-                    f"trajectory/{name}"
-                    for name in (*record.trajectory.schema.blocks, "meta", "step", "time", "box")
-                }
-            copy_tree(record.store, root.store, skip=declared | {"trajectory/zarr.json"})
+            written = (
+                set(_written(record.trajectory.schema, options.blocks)) if "trajectory" in record else set()
+            )
+            copy_tree(record.store, root.store, skip=written)
+            drop_consolidated(root.store, root.known)
             if "trajectory" in record:
                 _rewrite_trajectory(record, record.trajectory, root, options, begin)
             root.finish()
@@ -218,6 +218,18 @@ def _rewrite(
         except BaseException:
             root.abandon()
             raise
+
+
+def _written(schema: SequenceSchema, kept: Sequence[str] | None) -> Iterator[str]:
+    """Iterate over the keys that are written anew, or left out with their block, and so are not copied."""
+    for name in (ZARR_JSON, "meta", "step", "time", "box"):
+        yield join(KEY, name)
+    for name, spec in schema.blocks.items():
+        if kept is not None and name not in kept:
+            yield join(KEY, name)
+            continue
+        for child in (ZARR_JSON, "offset", "step_index", VALIDITY, *spec.columns):
+            yield join(KEY, name, child)
 
 
 def _rewrite_trajectory(

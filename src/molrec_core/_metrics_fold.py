@@ -29,6 +29,7 @@ from molrec_core._metrics_log import (
 from molrec_core._names import encode_name
 from molrec_core._node import group_document
 from molrec_core._paths import is_directory, list_names
+from molrec_core._root import drop_consolidated
 from molrec_core._store import ZARR_JSON, join
 from molrec_core.errors import SchemaError
 
@@ -91,6 +92,7 @@ def _fold(store: DirectoryStore) -> int:
     unclaimed = {name: value for name, value in attributes.items() if name not in claims}
     base = None if node is None else node.document
     known: set[str] = set()
+    drop_consolidated(store, known)
     create(store, [(join(SECTION, ZARR_JSON), group_document(unclaimed, SECTION, base))], known)
     for key, series in whole.items():
         _replace_series(store, key, series)

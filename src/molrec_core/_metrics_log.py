@@ -22,7 +22,7 @@ from molrec_core._lock import WriterLock
 from molrec_core._names import encode_name
 from molrec_core._node import group_document
 from molrec_core._paths import is_directory
-from molrec_core._root import existing_store, record_path
+from molrec_core._root import drop_consolidated, existing_store, record_path
 from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
 from molrec_core._typedjson import check_document, coerce, decode, dumps, encode, loads
 from molrec_core.errors import (
@@ -329,5 +329,6 @@ def _prepare_section(store: DirectoryStore, known: set[str]) -> None:
     if attributes:
         lines = list(read_lines(store, LOG))
         attributes = attributes | {"wal": {"lines": len(lines), "bytes": sum(map(len, lines))}}
+    drop_consolidated(store, known)
     base = None if node is None else node.document
     create(store, [(join(SECTION, ZARR_JSON), group_document(attributes, SECTION, base))], known)

@@ -8,7 +8,7 @@ from molrec_core._fixed import get_group
 from molrec_core._frame import Frame
 from molrec_core._group import read_frame
 from molrec_core._restore import Restorer
-from molrec_core._root import Root
+from molrec_core._root import Root, drop_consolidated
 
 
 def repair(path: str | os.PathLike[str], *, dry_run: bool = False) -> list[str]:
@@ -46,6 +46,8 @@ def repair(path: str | os.PathLike[str], *, dry_run: bool = False) -> list[str]:
             return []
         restorer = Restorer(root.store, sections, root.known, dry_run=dry_run)
         restorer.restore()
+        if restorer.done and not dry_run:
+            drop_consolidated(root.store, root.known)
         return restorer.done
     finally:
         root.release()

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from molrec_core._commit import Document, create, settle_entry, settle_tree
+from molrec_core._commit import Document, create, replace, settle_entry, settle_tree
 from molrec_core._document import check_version, checked_document, stamp
 from molrec_core._fixed import get_group
 from molrec_core._frame import Frame
@@ -79,6 +79,13 @@ def existing_store(path: Path) -> DirectoryStore:
     return store
 
 
+def drop_consolidated(store: DirectoryStore, known: set[str]) -> None:
+    """Drop zarr-python's copy of every document from the root: it would go on stating what was there."""
+    top = get_group(store, "")
+    if top is not None and "consolidated_metadata" in top.document:
+        replace(store, (ZARR_JSON, group_document(top.attributes, "", top.document)), known)
+
+
 class Root:
     """A record that is being written: its store, its lock, and how it comes into its place."""
 
@@ -118,9 +125,7 @@ class Root:
             exists = is_directory(final)
             if exists and is_record(final):
                 if not overwrite:
-                    msg = (
-                        "a record is there already; overwrite=True (--overwrite) replaces it, reopening it appends"
-                    )
+                    msg = "a record is there already; overwrite=True (--overwrite) replaces it, reopening it appends"
                     raise RecordExistsError(msg, loc=str(final))
                 return cls._beside(final, WriterLock(final), whole=whole)
             if path_exists(final) and not (exists and not list_names(final)):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from molrec_core._commit import replace
 from molrec_core._fixed import get_group
 from molrec_core._frame import Frame
 from molrec_core._group import read_frame
-from molrec_core._node import group_document
 from molrec_core._restore import Restorer
-from molrec_core._root import Root
+from molrec_core._root import Root, drop_consolidated
 from molrec_core._schema import SequenceSchema
 from molrec_core._sequence import KEY, SequenceWriter
 from molrec_core._store import ZARR_JSON, join
@@ -47,10 +45,7 @@ def take_up(root: Root, after_step: int | None) -> Taken:
         node = get_group(store, name)
         if node is not None:
             taken.sections[name] = read_frame(store, name, node, sections=taken.sections.get)
-    top = get_group(store, "")
-    if top is not None and "consolidated_metadata" in top.document:
-        # It would go on stating the old lengths.
-        replace(store, (ZARR_JSON, group_document(top.attributes, "", top.document)), root.known)
+    drop_consolidated(store, root.known)
     if get_group(store, KEY) is None:
         _clear(root, [""])
         return taken

@@ -17,7 +17,15 @@ import numpy as np
 import pytest
 import zarr
 
-from molrec_core import FormatError, RecordError, SchemaError, TrajectoryWriter, open_record, validate, write_mrec
+from molrec_core import (
+    FormatError,
+    RecordError,
+    SchemaError,
+    TrajectoryWriter,
+    open_record,
+    validate,
+    write_mrec,
+)
 
 EYE = np.eye(3)
 
@@ -133,7 +141,7 @@ def nodes(record, key=""):
 
 def arrays(record, key=""):
     """Return the keys of all arrays below `key`, relative to it."""
-    return [n for n in nodes(record, key) if document(record, f"{key}/{n}")["node_type"] == "array"]
+    return [n for n in nodes(record, key) if document(record, Path(key) / n)["node_type"] == "array"]
 
 
 def read(record):
