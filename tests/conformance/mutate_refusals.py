@@ -45,10 +45,13 @@ LEFT_OUT = (
 #: Errors of the disk or of the caller's lifetime, not of what is stored or given: crash tests hold those.
 NOT_RULES = {
     "write_failed",
+    "_write_failed",
     "CommitError",
     "ClosedError",
     "LockedError",
+    "OSError",
     "FileNotFoundError",
+    "KeyError",
     "NotImplementedError",
 }
 
