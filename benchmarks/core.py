@@ -265,16 +265,24 @@ def run(case: str, precision: float | None, repeats: int) -> None:
 
 
 def report(
-    case: str, precision: float | None, contenders: list[Ours], seconds: dict[str, dict[str, list[float]]], n_bytes: float
+    case: str,
+    precision: float | None,
+    contenders: list[Ours],
+    seconds: dict[str, dict[str, list[float]]],
+    n_bytes: float,
 ) -> None:
-    print(f"\ncase {case}, {'lossless' if precision is None else f'precision {precision:g}'}, {n_bytes / 1e6:.0f} MB of float64")
+    print(
+        f"\ncase {case}, {'lossless' if precision is None else f'precision {precision:g}'}, {n_bytes / 1e6:.0f} MB of float64"
+    )
     base = {what: statistics.median(values) for what, values in seconds[contenders[0].name].items()}
     for tool in contenders:
         parts = []
         for what, values in seconds[tool.name].items():
             middle = statistics.median(values)
             figure: Callable[[float], str] = (
-                (lambda s: f"{s * 1e6:.0f} us") if what == "random" else (lambda s: f"{n_bytes / s / 1e6:.0f} MB/s")
+                (lambda s: f"{s * 1e6:.0f} us")
+                if what == "random"
+                else (lambda s: f"{n_bytes / s / 1e6:.0f} MB/s")
             )
             parts.append(f"{what} {figure(middle)} (x{middle / base[what]:.2f})")
         print(f"{tool.name:8} {'; '.join(parts)}; {tool.size() / n_bytes * 24:.2f} B/atom/frame")

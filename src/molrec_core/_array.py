@@ -18,7 +18,7 @@ from molrec_core._codecs import checksum
 from molrec_core._dtypes import COLUMN_DTYPES, STRING, refuse
 from molrec_core._extents import spans
 from molrec_core._node import ArrayNode, Layout
-from molrec_core._shard import EMPTY, decode_index, index_bytes
+from molrec_core._shard import EMPTY, decode_index, empty_index, index_bytes
 from molrec_core._store import Store, join
 from molrec_core.errors import ChecksumError, CodecError, FormatError
 
@@ -30,7 +30,17 @@ _MAX_OFFSET = 2**62
 
 
 class TornIndexWarning(UserWarning):
-    """A shard index fails its checksum; its entries are used one by one, each chunk checked."""
+    """A shard index fails its checksum; its entries are used one by one, each chunk checked.
+
+    Attributes
+    ----------
+    key : str
+        Key of the array.
+    """
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class ArrayReader:
@@ -108,7 +118,7 @@ class ChunkedReader(ArrayReader):
         self._chunk_shape = (layout.chunk_rows, *node.trailing)
         self._chunk_bytes = int(np.prod(self._chunk_shape)) * self.dtype.itemsize
         self._raw = layout.pipeline.raw and layout.pipeline.crc
-        self._indexes: dict[int, list[list[int]]] = {}
+        self._indexes: dict[int, Array] = {}
         self._kept: tuple[int, Array] | None = None
         self._shard_keys: dict[int, str] = {}
         # Encoders expand a chunk by little; strings have no width.
@@ -167,8 +177,9 @@ class ChunkedReader(ArrayReader):
             shard, local = divmod(at, per_shard)
             stop = min(last, (shard + 1) * per_shard)
             entries = self.entries(shard)
-            if entries:
-                self._fill_shard(shard, at, entries[local : local + stop - at], out[(at - first) * rows :])
+            if len(entries):
+                wanted = entries[local : local + stop - at].tolist()
+                self._fill_shard(shard, at, wanted, out[(at - first) * rows :])
             else:
                 out[(at - first) * rows : (stop - first) * rows] = self.node.fill
             at = stop
@@ -221,8 +232,8 @@ class ChunkedReader(ArrayReader):
             found = f"{length} bytes at {offset}, more than a chunk can measure"
         raise ChecksumError(f"the index says {found}", key=self.key, chunk=chunk, kind="shard_index")
 
-    def entries(self, shard: int) -> list[list[int]]:
-        """Entries of a shard, read once; an empty list when the shard is not stored."""
+    def entries(self, shard: int) -> Array:
+        """Return the entries of a shard, (n_chunks, 2) uint64, read once; none when the shard is not stored."""
         found = self._indexes.get(shard)
         if found is not None:
             return found
@@ -231,7 +242,7 @@ class ChunkedReader(ArrayReader):
         length = index_bytes(n_chunks, crc=self.layout.index_crc)
         size = self.store.size(name)
         if size is None:
-            return self._indexes.setdefault(shard, [])
+            return self._indexes.setdefault(shard, empty_index(0))
         at = 0 if self.layout.index_at_start else size - length
         if size < length:
             raise ChecksumError(f"the shard holds {size} bytes; its index alone takes {length}", key=self.key)
@@ -243,13 +254,12 @@ class ChunkedReader(ArrayReader):
             if sound:
                 break
         else:
-            warnings.warn(
+            text = (
                 f"{self.store.path}: the index of {name} fails its checksum; reading its entries one by one "
-                "(molrec repair writes a sound one)",
-                TornIndexWarning,
-                stacklevel=2,
+                "(molrec repair writes a sound one)"
             )
-        return self._indexes.setdefault(shard, entries.tolist())
+            warnings.warn(TornIndexWarning(text, self.key), stacklevel=2)
+        return self._indexes.setdefault(shard, entries)
 
     def _read_raw(self, run: _Run) -> None:
         """Read rows straight into the caller's array, checksums beside them, then check."""

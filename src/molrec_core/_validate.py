@@ -32,7 +32,7 @@ from molrec_core._observables import read_observables
 from molrec_core._progression import Progression
 from molrec_core._record import SUFFICIENT
 from molrec_core._schema import SequenceSchema
-from molrec_core._shard import index_bytes
+from molrec_core._shard import EMPTY, index_bytes
 from molrec_core._store import TEMPORARY, Store, join, not_a_record
 from molrec_core._trajectory_reader import KEY, open_meta, open_series, read_nstep
 from molrec_core.errors import Problem, Problems, RecordError, RecordNotFoundError
@@ -79,8 +79,8 @@ def validate(
             validator.run()
         finally:
             store.close()
-    torn = sorted({str(w.message) for w in caught if issubclass(w.category, TornIndexWarning)})
-    found = validator.problems.found + [Problem(KEY, "torn_index", text, "warning") for text in torn]
+    torn = [w.message for w in caught if isinstance(w.message, TornIndexWarning)]
+    found = validator.problems.found + [Problem(w.key, "torn_index", str(w), "warning") for w in torn]
     return list(dict.fromkeys(found))
 
 
@@ -338,5 +338,6 @@ def _dead_bytes(reader: ChunkedReader) -> Iterator[int]:
     for shard in range(shards):
         size = reader.store.size(join(reader.key, layout.object_key(shard, len(reader.node.shape))))
         if size is not None:
-            live = sum(length for offset, length in reader.entries(shard) if offset != 2**64 - 1)
+            entries = reader.entries(shard).tolist()
+            live = sum(length for offset, length in entries if offset != EMPTY)
             yield max(0, size - live - index_bytes(layout.chunks_per_shard, crc=layout.index_crc))
