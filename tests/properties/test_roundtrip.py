@@ -6,11 +6,9 @@ often every feature of the format occurred and fails when one did not.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 from collections import Counter
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,8 +19,6 @@ from molrec_core import (
     Compression,
     SequenceSchema,
     TrajectoryWriter,
-    _extents,
-    _series,
     open_record,
     pack,
     unpack,
@@ -32,6 +28,7 @@ from molrec_core import (
 from molrec_core._dtypes import COLUMN_DTYPES, TAGS
 from molrec_core.testing.naive import NaiveTrajectory, plain_frame
 from molrec_core.testing.strategies import runs
+from properties.extents import small
 
 OCCUR = {
     "ragged", "zero-row", "absent", "carried forward", "nullable", "aligned", "target", "precision", "cell change",
@@ -63,18 +60,6 @@ def _no_waiting_for_the_disk(monkeypatch):
     """What survives a power loss is asked elsewhere; here a thousand syncs would only take time."""
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, name, lambda fd: None, raising=False)
-
-
-@contextlib.contextmanager
-def small(on):
-    """Scale the extents down, so that a short run crosses chunks and shards."""
-    if not on:
-        yield
-        return
-    columns = mock.patch.multiple(_extents, COLUMN_CHUNK_BYTES=96, SHARD_BYTES=8 * 96, FLUSH_BYTES=300)
-    dense = mock.patch.multiple(_series, DENSE_CHUNK_ROWS=4, DENSE_CHUNKS_PER_SHARD=2, _SPILL=4)
-    with columns, dense:
-        yield
 
 
 COMPRESSIONS = [
@@ -154,7 +139,7 @@ def test_what_we_write_reads_back(tmp_path):
     @given(run=runs(), data=st.data())
     def check(run, data):
         record = next(paths)
-        with small(data.draw(st.booleans())):
+        with small(on=data.draw(st.booleans())):
             write_somehow(record, run, data)
         assert_reads_as(record, run)
         assert_naive_reads_as(record, run)
@@ -226,7 +211,7 @@ def test_what_we_write_reads_in_molrs(tmp_path):
     @given(run=runs(), packed=st.booleans(), is_small=st.booleans(), data=st.data())
     def check(run, packed, is_small, data):
         record = next(paths)
-        with small(is_small):
+        with small(on=is_small):
             write_somehow(record, run, data)
         reader = mrec.MrecReader(pack(record) if packed else record)
         assert [plain_of_molrs(frame) for frame in reader] == [plain_frame(frame) for frame in run.expected()]
