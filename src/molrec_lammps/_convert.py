@@ -13,6 +13,7 @@ from molrec_core.hosts import (
     FORCES,
     POSITIONS,
     VELOCITIES,
+    StoredCell,
     array_block,
     declare_shared,
     element_numbers,
@@ -70,8 +71,9 @@ class SampleConverter:
         self._velocity = velocity_factor(style)
         self._labels = labels
         self._elements = None if elements is None else _by_type(elements, labels.get("atom", {}))
-        self._identity: tuple[bytes, Block | None] = (b"", None)
-        self._relations: dict[str, tuple[bytes, Block]] = {}
+        self._identity: tuple[dict[str, Array] | None, bytes] = (None, b"")
+        self._relations: dict[str, tuple[Array, bytes]] = {}
+        self._cell: tuple[bytes, StoredCell] = (b"", StoredCell(None, {}))
 
     def declare(
         self, sample: Sample, *, precision: float | Mapping[str, float] | None = None
@@ -90,19 +92,14 @@ class SampleConverter:
 
     def forget(self) -> None:
         """Present identity and relations once more with the next frame."""
-        self._identity = (b"", None)
+        self._identity = (None, b"")
         self._relations.clear()
 
     def frame(self, sample: Sample, *, source_step: int | None = None) -> Frame:
         """Return the frame of a sample; identity and relations are in it only where they changed."""
         columns: dict[str, Array] = {}
         for name, values in sample.atoms.items():
-            # One copy a frame: the factor is 1 in every style but one.
-            scaled = (
-                np.multiply(values.T, self._velocity, order="C")
-                if name == "v"
-                else np.array(values.T, order="C")
-            )
+            scaled = values * self._velocity if name == "v" and self._velocity != 1.0 else values
             columns.update(zip(_VECTOR_NAMES[name], scaled, strict=True))
         blocks = {"atoms": Block(columns)}
         identity = self._identify(sample)
@@ -114,7 +111,7 @@ class SampleConverter:
                 blocks[name] = relation
         for name, values in sample.arrays.items():
             blocks[array_block(name)] = Block({"value": np.array(values)})
-        cell = store_cell(sample.vectors, boundary=sample.boundary, origin=sample.origin)
+        cell = self._place(sample)
         meta: dict[str, Any] = dict(cell.meta)
         tags = {key: {"has_cell": "bool", "zero_vectors": "bool3"}[key] for key in meta}
         for keyword, value in sample.thermo.items():
@@ -123,14 +120,24 @@ class SampleConverter:
             meta["source_step"], tags["source_step"] = source_step, "json"
         return Frame(blocks, box=cell.box, meta=meta, meta_tags=tags)
 
+    def _place(self, sample: Sample) -> StoredCell:
+        stamp = sample.origin.tobytes() + sample.vectors.tobytes() + sample.boundary.tobytes()
+        if stamp != self._cell[0]:
+            self._cell = stamp, store_cell(sample.vectors, boundary=sample.boundary, origin=sample.origin)
+        return self._cell[1]
+
     def _identify(self, sample: Sample) -> Block | None:
-        stamp = b"|".join(_stamp(values) for values in (sample.ids, *sample.identity.values()))
-        if stamp == self._identity[0]:
+        if sample.identity is self._identity[0]:
             return None
+        stamp = b"|".join(_stamp(values) for values in (sample.ids, *sample.identity.values()))
+        known = self._identity[1] == stamp
+        self._identity = sample.identity, stamp
+        if known:
+            return None
+        types = sample.identity.get("type")
         columns: dict[str, Array] = {}
         if self._with_ids:
             columns["id"] = sample.ids.astype(np.uint64)
-        types = sample.identity.get("type")
         if types is not None:
             columns["type_id"] = types.astype(np.uint64)
         if "label" in sample.identity:
@@ -152,21 +159,22 @@ class SampleConverter:
         elif "element" in sample.identity:
             columns["element"] = sample.identity["element"]
             columns["atomic_number"] = element_numbers(columns["element"])
-        self._identity = stamp, Block(columns, count=len(sample.ids))
-        return self._identity[1]
+        return Block(columns, count=len(sample.ids))
 
     def _relate(self, name: str, rows: Array, ids: Array) -> Block | None:
+        last = self._relations.get(name)
+        if last is not None and last[0] is rows:
+            return None
         stamp = rows.tobytes() + ids.tobytes()
-        if name in self._relations and self._relations[name][0] == stamp:
+        self._relations[name] = rows, stamp
+        if last is not None and last[1] == stamp:
             return None
         ends = _ENDPOINTS[: RELATIONS[name]]
         at = np.searchsorted(ids, rows[:, 1:]).astype(np.uint64)
         columns: dict[str, Array] = {end: np.ascontiguousarray(at[:, i]) for i, end in enumerate(ends)}
         columns["type_id"] = rows[:, 0].astype(np.uint64)
         columns["type"] = self._names(name[:-1], rows[:, 0])
-        block = Block(columns, targets=dict.fromkeys(ends, "atoms"))
-        self._relations[name] = stamp, block
-        return block
+        return Block(columns, targets=dict.fromkeys(ends, "atoms"))
 
     def _names(self, kind: str, types: Array) -> Array:
         """Return the label of each type, the number itself where it has none."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Array = np.ndarray[Any, Any]
 
@@ -27,6 +31,14 @@ _NORMED = frozenset(
     """evdwl ecoul epair ebond eangle edihed eimp emol elong etail enthalpy ecouple econserve""".split()  # noqa: SIM905 - read as LAMMPS lists them
 )
 
+# Name here, the setting that says whether LAMMPS has it, its name there, and whether it is a real.
+_IDENTITY = (
+    ("type", "", "type", 0),
+    ("molecule", "molecule_flag", "molecule", 0),
+    ("q", "q_flag", "q", 1),
+    ("mass", "rmass_flag", "rmass", 1),
+)
+
 RELATIONS = {"bonds": 2, "angles": 3, "dihedrals": 4, "impropers": 4}
 """Relation -> number of atoms."""
 
@@ -41,11 +53,12 @@ class Sample:
     time : float
         In the time unit of the style.
     ids : (n,) int64 array
-        Ascending; every array below has its rows in this order.
+        Ascending; every array below has the atoms in this order.
     atoms : dict of str to array
-        ``x``, and ``v``, ``f`` where asked for: (n, 3) float64; ``image``: (n, 3) int32.
+        ``x``, and ``v``, ``f`` where asked for: (3, n) float64; ``image``: (3, n) int32.
     identity : dict of str to (n,) array
-        ``type``, and ``molecule``, ``q``, ``mass`` where the atom style has them.
+        ``type``, and ``molecule``, ``q``, ``mass`` where the atom style has them; like `ids`,
+        `image` and each relation the same object as before while nothing of it changed.
     arrays : dict of str to (n,) or (n, k) float64 array
         Per-atom computes, fixes and variables, by the name they were asked for.
     relations : dict of str to (m, 1 + k) int64 array
@@ -96,8 +109,9 @@ class Sampler:
         self.vectors = vectors
         self.arrays = {name: _parse_array(name) for name in arrays}
         self._group = _group_bit(lmp, group)
-        self._order: tuple[bytes, Array] = (b"", np.zeros(0, np.int64))
-        self._kept: dict[str, tuple[bytes, Array]] = {}
+        self._local = 0
+        self._columns: list[tuple[str, str, int]] = []
+        self._kept: dict[str, tuple[Any, Any]] = {}
         for name, (kind, ident, _) in self.arrays.items():
             self._check_array(name, kind, ident)
 
@@ -110,9 +124,6 @@ class Sampler:
                 f"{name!r}: LAMMPS hands an atom-style variable to one rank at a time; under several ranks define "
                 f"'fix {ident} all ave/atom 1 1 N v_{ident}' and ask for 'f_{ident}'"
             )
-
-    def _has(self, setting: str) -> bool:
-        return bool(self.lmp.extract_setting(setting) == 1)
 
     # -- thermo
 
@@ -164,84 +175,112 @@ class Sampler:
     def sample(self, thermo: tuple[str, ...] = ()) -> Sample:
         """Return the present state; a collective call under several ranks."""
         lmp = self.lmp
+        self._local = lmp.extract_setting("nlocal")
         raw = self._gather("id", 0, 1)
-        mask = None if self._group is None else self._gather("mask", 0, 1)
-        order = self._sorted(raw, mask)
+        stamp = raw.tobytes()
+        if self._group is not None:
+            stamp += (self._gather("mask", 0, 1) & self._group).tobytes()
+        order = self._keep("order", stamp, lambda: self._sorted(raw))
         low, high, xy, yz, xz, periodic, _ = lmp.extract_box()
         step = int(lmp.extract_global("ntimestep"))
         found = Sample(
             step,
             lmp.extract_global("atime") + (step - lmp.extract_global("atimestep")) * lmp.extract_global("dt"),
-            raw[order].astype(np.int64),
+            self._keep("ids", stamp, lambda: raw[order].astype(np.int64)),
             np.array(low),
             np.array([[high[0] - low[0], xy, xz], [0.0, high[1] - low[1], yz], [0.0, 0.0, high[2] - low[2]]]),
             np.array(periodic, dtype=bool),
         )
         for name in ("x", *self.vectors):
-            found.atoms[name] = self._gather(name, 1, 3)[order]
-        found.atoms["image"] = self._gather("image", 0, 3)[order]
-        self._identify(found, order)
+            found.atoms[name] = self._gather(name, 1, 3).T.take(order, axis=1)
+        found.atoms["image"] = self._images(order, stamp)
+        found.identity = self._identity(order, stamp)
         for name, (kind, ident, column) in self.arrays.items():
             values = self._per_atom(kind, ident)
             found.arrays[name] = (values if column is None else values[:, column])[order]
-        if self._has("molecule_flag"):
+        if "molecule" in found.identity:
             found.relations = self._relations(found.ids)
         if thermo:
             found.thermo = self.thermo(thermo)
         return found
 
-    def _sorted(self, raw: Array, mask: Array | None) -> Array:
-        """Return the rows of the atoms to write, by ascending id; kept while LAMMPS keeps its own order."""
-        stamp = raw.tobytes() if mask is None else raw.tobytes() + mask.tobytes()
-        if stamp != self._order[0]:
-            order = np.argsort(raw, kind="stable")
-            if mask is not None:
-                order = order[(mask[order] & self._group) != 0]
-            self._order = stamp, order
-        return self._order[1]
+    def _keep(self, what: str, stamp: Any, make: Callable[[], Any]) -> Any:
+        """Return what was made last while its stamp is the same, else make it anew.
 
-    def _identify(self, found: Sample, order: Array) -> None:
-        types = self._gather("type", 0, 1)[order]
-        found.identity["type"] = types
-        if self._has("molecule_flag"):
-            found.identity["molecule"] = self._gather("molecule", 0, 1)[order]
-        if self._has("q_flag"):
-            found.identity["q"] = self._gather("q", 1, 1)[order]
-        if self._has("rmass_flag"):
-            found.identity["mass"] = self._gather("rmass", 1, 1)[order]
-        elif (per_type := self.lmp.extract_atom("mass")) is not None:
-            ntypes = self.lmp.extract_setting("ntypes")
-            found.identity["mass"] = np.array([0.0, *(per_type[i] for i in range(1, ntypes + 1))])[types]
+        Most of a state stays from frame to frame; who gets the same object need not look at it.
+        """
+        kept = self._kept.get(what)
+        if kept is None or kept[0] != stamp:
+            kept = self._kept[what] = (stamp, make())
+        return kept[1]
+
+    def _sorted(self, raw: Array) -> Array:
+        """Return the rows of the atoms to write, by ascending id."""
+        order = np.argsort(raw, kind="stable")
+        return order if self._group is None else order[(self._gather("mask", 0, 1)[order] & self._group) != 0]
+
+    def _identity(self, order: Array, stamp: bytes) -> dict[str, Array]:
+        """Return what the atoms are; the same dict while none of it changes."""
+        if not self._columns:
+            self._columns = [
+                (name, source, kind) for name, flag, source, kind in _IDENTITY if self._has(flag)
+            ]
+        raw = {name: self._gather(source, kind, 1) for name, source, kind in self._columns}
+        masses = () if "mass" in raw else self._type_masses()
+
+        def make() -> dict[str, Array]:
+            made = {name: values[order] for name, values in raw.items()}
+            if masses:
+                made["mass"] = np.array((0.0, *masses))[made["type"]]
+            return made
+
+        return cast(
+            "dict[str, Array]", self._keep("identity", (stamp, masses, *map(bytes, raw.values())), make)
+        )
+
+    def _has(self, setting: str) -> bool:
+        return not setting or bool(self.lmp.extract_setting(setting) == 1)
+
+    def _type_masses(self) -> tuple[float, ...]:
+        per_type = self.lmp.extract_atom("mass")
+        return () if per_type is None else tuple(per_type[1 : self.lmp.extract_setting("ntypes") + 1])
 
     def _gather(self, name: str, kind: int, count: int) -> Array:
         """Return a per-atom property of all atoms, ghosts excluded, in LAMMPS's own order."""
         lmp = self.lmp
-        if self.serial and name != "image":
-            # Older releases give ghosts as well; none of them follow what is local.
-            return np.asarray(lmp.numpy.extract_atom(name)[: lmp.extract_setting("nlocal")])
+        if self.serial:
+            # Older releases give ghosts as well; none of them comes before what is local.
+            return np.asarray(lmp.numpy.extract_atom(name)[: self._local])
         if lmp.get_natoms() == 0:
             return np.zeros((0, count) if count > 1 else 0, dtype=np.float64 if kind else np.int32)
-        if self.serial:
-            return self._image()
         values = np.ctypeslib.as_array(lmp.gather_concat(name, kind, count))
         return values.reshape(-1, count) if count > 1 else values
 
-    def _image(self) -> Array:
+    def _images(self, order: Array, stamp: bytes) -> Array:
+        """Return image flags, (3, n) int32; the same array while none of them changes."""
+        packed = self._gather("image", 0, 1 if self.serial else 3)
+        unpack = self._unpack if self.serial else np.asarray
+        return cast(
+            "Array",
+            self._keep(
+                "image",
+                (stamp, packed.tobytes()),
+                lambda: unpack(packed).T.take(order, axis=1).astype(np.int32),
+            ),
+        )
+
+    def _unpack(self, packed: Array) -> Array:
         """Unpack image flags: 10 bits each of 32, or 21 of 64, offset to be positive."""
-        lmp = self.lmp
-        packed = np.asarray(lmp.numpy.extract_atom("image")[: lmp.extract_setting("nlocal")]).astype(np.int64)
-        bits = 21 if lmp.extract_setting("imageint") == 8 else 10
+        bits = 21 if self.lmp.extract_setting("imageint") == 8 else 10
+        wide = packed.astype(np.int64)
         low = (1 << bits) - 1
-        flags = np.stack([packed & low, (packed >> bits) & low, packed >> (2 * bits)], axis=1)
-        return (flags - (1 << (bits - 1))).astype(np.int32)
+        return np.stack([wide & low, (wide >> bits) & low, wide >> (2 * bits)], axis=1) - (1 << (bits - 1))
 
     def _per_atom(self, kind: str, ident: str) -> Array:
         lmp = self.lmp
-        local = lmp.extract_setting("nlocal")
         if kind == "v":
-            return np.array(
-                lmp.numpy.extract_variable(ident, "all", _VARIABLE_ATOM)[:local], dtype=np.float64
-            )
+            values = lmp.numpy.extract_variable(ident, "all", _VARIABLE_ATOM)
+            return np.array(values[: self._local], dtype=np.float64)
         name = f"{kind}_{ident}"
         if kind in "id":
             return self._gather(name, 1 if kind == "d" else 0, 1).astype(np.float64)
@@ -249,7 +288,7 @@ class Sampler:
         columns = getattr(lmp, read)(ident, _ATOM, _COLUMNS)
         if self.serial:
             values = getattr(lmp.numpy, read)(ident, _ATOM, _ARRAY if columns else _VECTOR)
-            return np.array(values[:local], dtype=np.float64)
+            return np.array(values[: self._local], dtype=np.float64)
         return self._gather(name, 1, max(columns, 1))
 
     def _relations(self, ids: Array) -> dict[str, Array]:
@@ -259,17 +298,15 @@ class Sampler:
                 continue
             count, flat = getattr(self.lmp, f"gather_{name}")()
             rows = np.ctypeslib.as_array(flat) if count else np.zeros(0, np.int64)
-            stamp = rows.tobytes() + ids.tobytes()
-            if stamp != self._kept.get(name, (b"", rows))[0]:
-                self._kept[name] = stamp, sorted_relations(rows.reshape(-1, 1 + width).astype(np.int64), ids)
-            found[name] = self._kept[name][1]
+            make = functools.partial(sorted_relations, rows.reshape(-1, 1 + width), ids)
+            found[name] = self._keep(name, (rows.tobytes(), ids.tobytes()), make)
         return found
 
 
 def sorted_relations(rows: Array, ids: Array) -> Array:
     """Return type and atom ids of each relation among `ids`, in an order that does not depend on LAMMPS's own."""
     # Type 0 pads a list that is shorter than its count; a constrained bond has a negative one.
-    rows = np.abs(rows[(rows[:, 0] != 0) & np.isin(rows[:, 1:], ids).all(axis=1)])
+    rows = np.abs(rows.astype(np.int64)[(rows[:, 0] != 0) & np.isin(rows[:, 1:], ids).all(axis=1)])
     order: Array = np.lexsort([rows[:, 0], *rows[:, :0:-1].T])
     return rows[order]
 

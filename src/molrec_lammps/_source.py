@@ -180,7 +180,7 @@ class _DumpConverter:
         """Set positions as lengths, and image flags where they are theirs."""
         given = _stack(take, _FORMS[self.form])
         sample.atoms["x"] = (
-            given @ found.vectors.T + found.origin if self.form.startswith("scaled") else given
+            found.vectors @ given + found.origin[:, None] if self.form.startswith("scaled") else given
         )
         if self.form in {"wrapped", "scaled"} and all(name in take for name in _IMAGES):
             sample.atoms["image"] = _stack(take, _IMAGES).astype(np.int32)
@@ -208,5 +208,5 @@ class _DumpConverter:
 
 
 def _stack(columns: dict[str, Array], names: tuple[str, ...]) -> Array:
-    """Take columns out as one (n, 3) array."""
-    return np.stack([columns.pop(name) for name in names], axis=1)
+    """Take columns out as one (3, n) array."""
+    return np.stack([columns.pop(name) for name in names])
