@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from molrec_core import plugins
@@ -47,7 +47,7 @@ class Options:
     """
 
     top: Path | None = None
-    frames: slice = slice(None)
+    frames: slice = field(default_factory=lambda: slice(None))  # before 3.12 a slice is no default
     blocks: Sequence[str] | None = None
     precision: float | Mapping[str, float] | None = None
     compression: Compression | None = None

@@ -24,12 +24,12 @@ from conformance.records import (
     write_record,
 )
 from molrec_core import (
-    ForceField,
-    FormatError,
-    SchemaError,
     Block,
     Box,
+    ForceField,
+    FormatError,
     Frame,
+    SchemaError,
     SequenceSchema,
     TrajectoryWriter,
     open_record,
