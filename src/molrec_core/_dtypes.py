@@ -202,6 +202,9 @@ def _as_strings(array: np.ndarray[Any, Any], values: object, loc: str) -> np.nda
     elif array.dtype.kind == "U" and not isinstance(values, np.ndarray):
         # A list that mixes str with numbers becomes strings in numpy; that is never what was meant.
         return _as_strings(np.array(values, dtype=object), values, loc)
+    if not array.dtype.isnative:
+        # numpy before 2.5 misreads foreign byte order in the cast to its string dtype.
+        array = array.astype(array.dtype.newbyteorder("="))
     try:
         strings = array.astype(STRING)
         "".join(strings.ravel().tolist()).encode("utf-8")

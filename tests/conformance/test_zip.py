@@ -90,6 +90,7 @@ def test_Z01_packed_reads_as_the_directory(record):
         assert packed.status == directory.status
 
 
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
 def test_Z01_any_zip_backed_store_opens_it(record):
     archive = pack(record)
     with zarr.storage.ZipStore(archive, mode="r") as store:
