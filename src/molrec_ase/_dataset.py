@@ -132,6 +132,18 @@ class MolrecDataset(Sequence[Atoms]):
                         images[place] = copy.deepcopy(atoms)
         return images
 
+    def close(self) -> None:
+        """Close files; they are opened again when an image is asked for."""
+        with self._lock:
+            for record, _ in self._open.values():
+                record.close()
+            self._open.clear()
+
+    def __del__(self) -> None:
+        """Close files: a data set lives as long as its training loop and is seldom closed by hand."""
+        for record, _ in getattr(self, "_open", {}).values():
+            record.close()
+
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the paths and the lengths."""
         return {"paths": self.paths, "_convert_units": self._convert_units, "_ends": self._ends}

@@ -16,6 +16,7 @@ from ase import Atoms, units
 from ase.cell import Cell
 from ase.constraints import FixAtoms
 from ase.data import atomic_masses
+from ase.spacegroup import Spacegroup
 
 from molrec_ase._constraints import read_constraints
 from molrec_ase._image import make_atoms, make_calculator
@@ -265,6 +266,8 @@ class Decoder:
                 values[name_or_none] = _given(meta[key], None)
         if info.values:
             values.update(info.values)
+        for key, number, setting in info.own.get("$spacegroups", ()):
+            values[key] = Spacegroup(number, setting)
         return values
 
     def _results(

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from ase import Atoms, units
 from ase.data import atomic_masses
+from ase.spacegroup import Spacegroup
 
+from molrec_ase._cells import CellWriter
 from molrec_ase._constraints import constraints_text, free_atoms
 from molrec_ase._places import IDENTITY, Places, is_result_array
 from molrec_ase._results import calculator_name, current_results, result_factors
-from molrec_core import Block, Box, Frame
+from molrec_core import Block, Frame
 from molrec_core.hosts import (
     ELEMENTS,
     FORCES,
@@ -24,7 +26,6 @@ from molrec_core.hosts import (
     VELOCITIES,
     FrameInfo,
     own_block,
-    store_cell,
 )
 from molrec_core.units import ASE, Units
 
@@ -45,11 +46,16 @@ class Encoder:
         The record's units.
     fresh : bool
         Whether the record has no frame yet; else nothing is known of its last one.
+    has_box : bool
+        Whether a frame of the record has a cell.
     """
 
-    def __init__(self, places: Places, stored: Units = ASE, *, fresh: bool = True) -> None:
+    def __init__(
+        self, places: Places, stored: Units = ASE, *, fresh: bool = True, has_box: bool = False
+    ) -> None:
         self.places = places
         conversion = ASE.conversion(stored)
+        self._cells = CellWriter(conversion.length, has_box=has_box)
         self._length = conversion.length
         self._charge = conversion.charge
         self._mass = conversion.mass
@@ -82,8 +88,7 @@ class Encoder:
         self._constraints = _UNKNOWN
         self._identity: tuple[Any, ...] | None = None
         self._strings: dict[str, Array] = {}
-        self._cell_key: tuple[Any, ...] = ()
-        self._box_key: tuple[Any, ...] = ()
+        self._cells.forget()
 
     def frame(self, atoms: Atoms) -> Frame:
         """Return the frame of an image.
@@ -115,12 +120,28 @@ class Encoder:
         for name in self._open - present:
             blocks[name] = self._optional[name]
         self._open = present
-        box = self._put_cell(atoms, meta, info)
-        tags = {key: self.places.schema.meta[key].tag for key in meta}
+        box = self._cells.put(atoms, meta, info)
         document = info.to_json()
         if document is not None:
-            meta["info"], tags["info"] = document, "json"
-        return Frame(blocks, box=box, meta=meta, meta_tags=tags)
+            meta["info"] = document
+        declared = self.places.schema.meta
+        if not meta.keys() <= declared.keys():
+            self._check_declared(meta, document)
+        return Frame(blocks, box=box, meta=meta, meta_tags={key: declared[key].tag for key in meta})
+
+    def _check_declared(self, meta: dict[str, Any], document: dict[str, Any] | None) -> None:
+        """Refuse what the pin of another tool cannot hold; drop what goes without saying."""
+        declared = self.places.schema.meta
+        if not self._cells.has_box and "has_cell" not in declared:
+            meta.pop("has_cell", None)
+        if document is not None and document.keys() == {"$missing"} and "info" not in declared:
+            del meta["info"]
+        lacking = meta.keys() - declared.keys()
+        if lacking:
+            told = ", ".join(sorted(document or ())) if lacking == {"info"} else ", ".join(sorted(lacking))
+            raise TypeError(
+                f"the record was declared without a place for {told} of this image; write to a new record"
+            )
 
     def _atoms_block(self, atoms: Atoms, positions: Array) -> Block:
         if self._length != 1.0:
@@ -295,7 +316,9 @@ class Encoder:
         for key, value in values.items():
             place = self.places.info.get(key)
             held = None if place is None else place.hold(value)
-            if held is None or place is None:
+            if type(value) is Spacegroup:
+                info.own.setdefault("$spacegroups", []).append([key, value.no, value.setting])
+            elif held is None or place is None:
                 info.values[key] = value
             else:
                 meta[place.key] = held.value
@@ -331,39 +354,6 @@ class Encoder:
                 present.add(place.block)
             elif prop != "forces" or "fx" not in self.places.schema.blocks["atoms"].columns:
                 info.own[f"calc.{prop}"] = value
-
-    # -- cell
-
-    def _put_cell(self, atoms: Atoms, meta: dict[str, Any], info: FrameInfo) -> Box | None:
-        vectors, pbc, corner = atoms.cell.array, atoms.pbc, atoms.get_celldisp()
-        key = (vectors.tobytes(), pbc.tobytes(), corner.tobytes(), corner.shape)
-        if key != self._cell_key:
-            self._cell_key = key
-            self._cell = self._stored_cell(vectors, pbc, corner)
-        box, values, own = self._cell
-        meta.update(values)
-        info.own.update(own)
-        if box is None or key == self._box_key:
-            return None
-        self._box_key = key
-        return box
-
-    def _stored_cell(
-        self, vectors: Array, pbc: Array, corner: Array
-    ) -> tuple[Box | None, dict[str, Any], dict[str, Any]]:
-        origin = corner.reshape(-1)
-        plain = origin.shape == (3,)
-        stored = store_cell(
-            vectors.T * self._length, boundary=pbc, origin=origin * self._length if plain else None
-        )
-        own = dict(stored.own)
-        if corner.shape != (3, 1) or np.signbit(origin[origin == 0]).any():
-            own["$celldisp"] = corner
-        zero = ~vectors.any(axis=1)
-        if np.signbit(vectors[zero]).any():
-            # A zero vector is completed in the box, and comes back as plain zeros.
-            own["cell"] = vectors.T * self._length
-        return stored.box, stored.meta, own
 
 
 def _default_masses(numbers: Array) -> Array | None:

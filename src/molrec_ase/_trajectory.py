@@ -34,6 +34,8 @@ class MolrecTrajectory(Sequence[Atoms]):
     after_step : int, optional
         With ``"a"``: drop the images past this step first, those written after the
         checkpoint that the run restarts from.
+    properties : sequence of str, optional
+        Results of the calculator to write; all it has by default.
     precision : float or mapping, optional
         Precision of the positions, angstrom, or of ``{"block.column": precision}``; exact by default.
     compression : Compression, optional
@@ -66,6 +68,7 @@ class MolrecTrajectory(Sequence[Atoms]):
         atoms: Atoms | None = None,
         *,
         after_step: int | None = None,
+        properties: Sequence[str] | None = None,
         precision: float | Mapping[str, float] | None = None,
         compression: Compression | None = None,
         flush_every: int | None = None,
@@ -82,6 +85,7 @@ class MolrecTrajectory(Sequence[Atoms]):
         self.path = os.fspath(path)
         self.mode = mode
         self.atoms = atoms
+        self.properties = properties
         self._record: Record | None = None
         self._decoder: Decoder | None = None
         self._writer: ImageWriter | None = None
@@ -140,8 +144,8 @@ class MolrecTrajectory(Sequence[Atoms]):
         if self._writer is None:
             return
         for image in atoms.iterimages():
-            if results:
-                image = _with_results(image, results)  # noqa: PLW2901 - the same image with more results
+            if results or self.properties is not None:
+                image = _with_results(image, results, self.properties)  # noqa: PLW2901 - the same image
             self._writer.write(image, step, time)
 
     def flush(self) -> None:
@@ -250,8 +254,11 @@ class ImageView(Sequence[Atoms]):
         return self._decoder.images(self._ordinals)
 
 
-def _with_results(atoms: Atoms, results: Mapping[str, Any]) -> Atoms:
-    """Return a copy of an image whose calculator holds more results."""
+def _with_results(atoms: Atoms, results: Mapping[str, Any], properties: Sequence[str] | None) -> Atoms:
+    """Return a copy of an image whose calculator holds more results, or only some."""
+    held = {**current_results(atoms), **results}
+    if properties is not None:
+        held = {name: value for name, value in held.items() if name in properties}
     image = atoms.copy()
-    image.calc = make_calculator(image, {**current_results(atoms), **results}, calculator_name(atoms))
+    image.calc = make_calculator(image, held, calculator_name(atoms))
     return image

@@ -55,6 +55,7 @@ class ImageWriter:
         self._meta: dict[str, Any] | None = None
         self._writer: TrajectoryWriter | None = None
         self._encoder: Encoder | None = None
+        self._has_box = False
         if append:
             self._find(after_step)
 
@@ -64,6 +65,7 @@ class ImageWriter:
             with open_record(self.path) as record:
                 frames = len(record.trajectory) if "trajectory" in record else 0
                 bare = set(record.sections) <= {"meta", "trajectory"}
+                self._has_box = bool(frames) and len(record.trajectory.box_updates) > 0
                 self._meta = record.meta
         except RecordNotFoundError:
             if Path(self.path).exists() and (not Path(self.path).is_dir() or any(Path(self.path).iterdir())):
@@ -79,7 +81,8 @@ class ImageWriter:
             self._writer = TrajectoryWriter.reopen(self.path, after_step=after_step, **self._options)
             schema = self._writer.schema
             assert schema is not None
-            self._encoder = Encoder(Places.of(schema, self._meta), self._units(), fresh=False)
+            places = Places.of(schema, self._meta)
+            self._encoder = Encoder(places, self._units(), fresh=False, has_box=self._has_box)
         elif bare:
             # Only its meta says which types its arrays had, and an empty record has no say in that.
             self._meta = None

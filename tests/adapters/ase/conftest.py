@@ -19,7 +19,7 @@ def differences(left, right, place="value"):
         if left.dtype.kind == "O":
             return differences(left.tolist(), right.tolist(), place)
         return [] if left.tobytes() == right.tobytes() else [f"{place}: {left!r} became {right!r}"]
-    if isinstance(left, float | np.floating) and left != left and right != right:  # noqa: PLR0124 - NaN equals NaN
+    if isinstance(left, float | np.floating) and left != left and right != right:
         return []
     if isinstance(left, np.generic):
         same = left.dtype == right.dtype and left.tobytes() == right.tobytes()
@@ -40,7 +40,11 @@ def differences(left, right, place="value"):
             for text in differences(a, b, f"{place}[{i}]")
         ]
     if isinstance(left, float):
-        return [] if np.float64(left).tobytes() == np.float64(right).tobytes() else [f"{place}: {left!r} became {right!r}"]
+        return (
+            []
+            if np.float64(left).tobytes() == np.float64(right).tobytes()
+            else [f"{place}: {left!r} became {right!r}"]
+        )
     return [] if left == right else [f"{place}: {left!r} became {right!r}"]
 
 
@@ -82,7 +86,11 @@ def assert_same():
     def check(left, right):
         left, right = list(left), list(right)
         assert len(left) == len(right)
-        found = [f"image {i}: {text}" for i, (a, b) in enumerate(zip(left, right, strict=True)) for text in image_differences(a, b)]
+        found = [
+            f"image {i}: {text}"
+            for i, (a, b) in enumerate(zip(left, right, strict=True))
+            for text in image_differences(a, b)
+        ]
         assert not found, "\n".join(found)
 
     return check
@@ -118,7 +126,11 @@ def run():
     for step in range(10):
         atoms = cell.copy()
         atoms.positions += rng.normal(scale=0.05, size=(len(atoms), 3))
-        found.append(with_results(atoms, energy=-3.5 * step, forces=rng.normal(size=(len(atoms), 3)), stress=rng.normal(size=6)))
+        found.append(
+            with_results(
+                atoms, energy=-3.5 * step, forces=rng.normal(size=(len(atoms), 3)), stress=rng.normal(size=6)
+            )
+        )
     return found
 
 

@@ -84,7 +84,9 @@ def test_P43_a_molecule_has_no_cell(back):
 def test_P64_one_angstrom_per_picosecond(tmp_path):
     """Velocities of another tool's record come in ASE's own unit of time."""
     atoms = {"x": [0.0], "y": [0.0], "z": [0.0], "vx": [1.0], "vy": [0.0], "vz": [0.0], "element": ["Ar"]}
-    with TrajectoryWriter(tmp_path / "a.mrec", meta={"units": {"length": "angstrom", "time": "ps", "energy": "kJ/mol"}}) as writer:
+    with TrajectoryWriter(
+        tmp_path / "a.mrec", meta={"units": {"length": "angstrom", "time": "ps", "energy": "kJ/mol"}}
+    ) as writer:
         writer.append(Frame({"atoms": atoms}))
     found = ase.io.read(tmp_path / "a.mrec")
     assert found.get_velocities()[0, 0] * (1000 * units.fs) == pytest.approx(1.0, rel=1e-14)
@@ -113,7 +115,9 @@ def test_P67_momenta_that_no_velocity_gives_back(tmp_path, masses):
     atoms.set_masses(masses)
     atoms.set_momenta(np.full((3, 3), 0.1))
     ase.io.write(tmp_path / "a.mrec", [atoms, atoms])
-    assert [a.get_momenta().tolist() for a in ase.io.read(tmp_path / "a.mrec", ":")] == [atoms.get_momenta().tolist()] * 2
+    assert [a.get_momenta().tolist() for a in ase.io.read(tmp_path / "a.mrec", ":")] == [
+        atoms.get_momenta().tolist()
+    ] * 2
     with open_record(tmp_path / "a.mrec") as record:
         assert record.trajectory[0]["array.momenta"].count == 3
 

@@ -16,7 +16,14 @@ from ase import Atoms
 from ase.io import formats
 from ase.io.bundletrajectory import BundleTrajectory
 
-from molrec_core import FormatError, LockedError, RecordExistsError, RecordNotFoundError, TrajectoryWriter, open_record
+from molrec_core import (
+    FormatError,
+    LockedError,
+    RecordExistsError,
+    RecordNotFoundError,
+    TrajectoryWriter,
+    open_record,
+)
 
 
 @pytest.fixture
@@ -48,7 +55,9 @@ def first_x(images):
 
 def test_P11_the_format_registers_itself():
     """A new process that imports ase.io alone lists the format and writes one."""
-    done = subprocess.run([sys.executable, "-m", "ase", "info", "--formats"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "ase", "info", "--formats"], capture_output=True, text=True, check=True
+    )
     assert "mrec" in done.stdout
     assert "MolRec record" in done.stdout
 
@@ -60,7 +69,9 @@ def test_the_order_of_imports_does_not_matter(first, tmp_path):
         f"import warnings; warnings.simplefilter('error', UserWarning); import {first}; from molrec_ase import mrec_format;"
         "import ase.io; from ase import Atoms; ase.io.write('a.mrec', Atoms('H')); print(ase.io.read('a.mrec'))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "symbols='H'" in done.stdout
 
@@ -298,9 +309,13 @@ def test_the_gui_and_convert_read_records(record, tmp_path):
     images = Images()
     images.read([f"{record}@:3"], default_index=slice(None))
     assert len(images) == 3
-    subprocess.run([sys.executable, "-m", "ase", "convert", "-n", "::5", record, tmp_path / "b.xyz"], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "ase", "convert", "-n", "::5", record, tmp_path / "b.xyz"], check=True
+    )
     assert len(ase.io.read(tmp_path / "b.xyz", ":")) == 4
-    subprocess.run([sys.executable, "-m", "ase", "convert", tmp_path / "b.xyz", tmp_path / "c.mrec"], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "ase", "convert", tmp_path / "b.xyz", tmp_path / "c.mrec"], check=True
+    )
     assert first_x(ase.io.read(tmp_path / "c.mrec", ":")) == [0.0, 5.0, 10.0, 15.0]
 
 

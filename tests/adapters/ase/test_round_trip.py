@@ -19,7 +19,23 @@ FLOATS = st.floats(width=64)
 SMALL = st.floats(-50, 50)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 NAMES = st.one_of(
-    st.sampled_from(["a", "pe", "forces", "info", "x", "host.a", "calc.x", "calc_charges", "name", "type", "a/b", "$t", ""]),
+    st.sampled_from(
+        [
+            "a",
+            "pe",
+            "forces",
+            "info",
+            "x",
+            "host.a",
+            "calc.x",
+            "calc_charges",
+            "name",
+            "type",
+            "a/b",
+            "$t",
+            "",
+        ]
+    ),
     TEXT,
 )
 DTYPES = ["?", "<i1", "<i4", "<i8", "<u2", "<u8", "<f2", "<f4", "<f8", ">f8", "<c8", "<c16", "<U3", "<U1"]
@@ -27,7 +43,9 @@ DTYPES = ["?", "<i1", "<i4", "<i8", "<u2", "<u8", "<f2", "<f4", "<f8", ">f8", "<
 
 def arrays_of(shape):
     strings = hnp.arrays(
-        np.dtype("<U3"), shape, elements=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=3)
+        np.dtype("<U3"),
+        shape,
+        elements=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=3),
     )
     return st.sampled_from(DTYPES).flatmap(
         lambda dtype: strings if "U" in dtype else hnp.arrays(np.dtype(dtype), shape)
@@ -41,7 +59,9 @@ SCALARS = st.one_of(
     FLOATS,
     TEXT,
     st.sampled_from(["007", "T", "héllo", "NaN", ""]),
-    st.sampled_from([np.float32(0.1), np.int16(-3), np.bool_(True), np.str_("a"), np.uint64(2**64 - 1), np.float64("nan")]),
+    st.sampled_from(
+        [np.float32(0.1), np.int16(-3), np.bool_(True), np.str_("a"), np.uint64(2**64 - 1), np.float64("nan")]
+    ),
 )
 VALUES = st.one_of(
     SCALARS,
@@ -57,7 +77,12 @@ VALUES = st.one_of(
     ),
 )
 INFO = st.dictionaries(
-    st.one_of(st.sampled_from(["energy", "REF_energy", "pe", "stress", "k"]), NAMES, st.integers(0, 2), st.tuples(st.integers(0, 1))),
+    st.one_of(
+        st.sampled_from(["energy", "REF_energy", "pe", "stress", "k"]),
+        NAMES,
+        st.integers(0, 2),
+        st.tuples(st.integers(0, 1)),
+    ),
     VALUES,
     max_size=4,
 )
@@ -65,7 +90,14 @@ CELLS = st.one_of(
     st.just(np.zeros((3, 3))),
     hnp.arrays(np.float64, (3, 3), elements=SMALL),
     hnp.arrays(np.float64, (3, 3), elements=st.sampled_from([0.0, -0.0, 1.0, 5.5])),
-    st.sampled_from([np.diag([5.0, 6, 7]), np.diag([5.0, 5, 0]), np.diag([0, 0, 4.0]), np.array([[0, 3, 3], [3, 0, 3], [3, 3, 0.0]])]),
+    st.sampled_from(
+        [
+            np.diag([5.0, 6, 7]),
+            np.diag([5.0, 5, 0]),
+            np.diag([0, 0, 4.0]),
+            np.array([[0, 3, 3], [3, 0, 3], [3, 3, 0.0]]),
+        ]
+    ),
 )
 
 
@@ -73,7 +105,9 @@ CELLS = st.one_of(
 def constraints(draw, count):
     pair = st.lists(st.integers(0, count - 1), min_size=2, max_size=2, unique=True)
     kinds = [
-        st.lists(st.integers(0, count - 1), max_size=count, unique=True).map(lambda chosen: FixAtoms(indices=chosen)),
+        st.lists(st.integers(0, count - 1), max_size=count, unique=True).map(
+            lambda chosen: FixAtoms(indices=chosen)
+        ),
         st.integers(0, count - 1).map(lambda i: FixCartesian(i, mask=(True, False, True))),
         st.integers(0, count - 1).map(lambda i: FixedPlane(i, (0, 0, 1))),
         st.integers(0, count - 1).map(lambda i: FixedLine(i, (1, 0, 0))),
@@ -110,20 +144,26 @@ def results(draw, count):
 def images(draw):
     count = draw(st.one_of(st.integers(0, 4), st.integers(0, 30)))
     numbers = draw(hnp.arrays(np.int64, count, elements=st.integers(0, 118)))
-    atoms = Atoms(numbers, draw(hnp.arrays(np.float64, (count, 3))), pbc=draw(st.tuples(*[st.booleans()] * 3)))
+    atoms = Atoms(
+        numbers, draw(hnp.arrays(np.float64, (count, 3))), pbc=draw(st.tuples(*[st.booleans()] * 3))
+    )
     atoms.set_cell(draw(CELLS))
     if draw(st.integers(0, 3)) == 0:
         atoms.set_celldisp(draw(hnp.arrays(np.float64, st.sampled_from([(3, 1), (3,)]), elements=SMALL)))
     own = {
         "masses": hnp.arrays(np.float64, count, elements=st.sampled_from([0.0, 1.0, 1.008, 55.9, 1e-300])),
-        "momenta": st.one_of(hnp.arrays(np.float64, (count, 3), elements=SMALL), hnp.arrays(np.float64, (count, 3))),
+        "momenta": st.one_of(
+            hnp.arrays(np.float64, (count, 3), elements=SMALL), hnp.arrays(np.float64, (count, 3))
+        ),
         "tags": hnp.arrays(np.int64, count),
         "initial_charges": hnp.arrays(np.float64, count),
         "initial_magmoms": st.one_of(hnp.arrays(np.float64, count), hnp.arrays(np.float64, (count, 3))),
     }
     for name in draw(st.lists(st.sampled_from(sorted(own)), max_size=3, unique=True)):
         atoms.arrays[name] = draw(own[name])
-    for name in draw(st.lists(NAMES.filter(lambda n: n not in {"numbers", "positions", *own}), max_size=2, unique=True)):
+    for name in draw(
+        st.lists(NAMES.filter(lambda n: n not in {"numbers", "positions", *own}), max_size=2, unique=True)
+    ):
         atoms.arrays[name] = draw(st.sampled_from([(count,), (count, 2), (count, 2, 2)]).flatmap(arrays_of))
     atoms.info = draw(INFO)
     if count and draw(st.booleans()):
@@ -160,7 +200,7 @@ def runs(draw):
     return found
 
 
-class scratch:
+class Scratch:
     """A directory of one example."""
 
     def __enter__(self):
@@ -175,7 +215,7 @@ class scratch:
 @settings(max_examples=150)
 def test_images_come_back_as_they_went_in(assert_same, images):
     """A list, written at once."""
-    with scratch() as path:
+    with Scratch() as path:
         ase.io.write(path / "a.mrec", images)
         assert_same(images, ase.io.read(path / "a.mrec", ":"))
 
@@ -184,7 +224,7 @@ def test_images_come_back_as_they_went_in(assert_same, images):
 @settings(max_examples=60)
 def test_a_stream_is_as_exact_as_a_list(assert_same, images):
     """A generator shows its first image alone before the pin is fixed."""
-    with scratch() as path:
+    with Scratch() as path:
         ase.io.write(path / "a.mrec", (atoms for atoms in images))
         assert_same(images, ase.io.read(path / "a.mrec", ":"))
 
@@ -193,7 +233,7 @@ def test_a_stream_is_as_exact_as_a_list(assert_same, images):
 @settings(max_examples=60)
 def test_pieces_are_as_exact_as_a_whole(assert_same, images, first, second, packed):
     """Appending in three pieces, some of them empty, to a directory or a packed record."""
-    with scratch() as path:
+    with Scratch() as path:
         target = path / ("a.mrec.zip" if packed else "a.mrec")
         low, high = sorted((first, second))
         ase.io.write(target, images[:low])
@@ -208,7 +248,7 @@ def test_any_order_gives_the_same_images(assert_same, images, order):
     """Random access sees what reading on sees, carried-forward parts included."""
     from molrec_ase import MolrecTrajectory
 
-    with scratch() as path:
+    with Scratch() as path:
         ase.io.write(path / "a.mrec", images)
         with MolrecTrajectory(path / "a.mrec") as trajectory:
             chosen = [i for i in order if i < len(images)]
