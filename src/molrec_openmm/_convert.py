@@ -25,12 +25,13 @@ from molrec_core.units import Conversion
 Array = np.ndarray[Any, Any]
 Extra = Callable[[Any, Any], Mapping[str, Any]]
 
+# A State gives its quantities in nm, ps and kJ/mol; asking for the value in that unit copies the array.
 VECTORS = {
-    "positions": (POSITIONS, "getPositions", unit.nanometer, "length"),
-    "velocities": (VELOCITIES, "getVelocities", unit.nanometer / unit.picosecond, "velocity"),
-    "forces": (FORCES, "getForces", unit.kilojoule_per_mole / unit.nanometer, "force"),
+    "positions": (POSITIONS, "getPositions", "length"),
+    "velocities": (VELOCITIES, "getVelocities", "velocity"),
+    "forces": (FORCES, "getForces", "force"),
 }
-"""Quantity -> columns, getter of a State, its unit there, factor of a Conversion."""
+"""Quantity -> columns, getter of a State, factor of a Conversion."""
 
 
 @dataclass
@@ -127,12 +128,12 @@ class StateConverter:
 
     def time(self, state: Any) -> float:
         """Return the time of a State, record units."""
-        return float(state.getTime().value_in_unit(unit.picosecond)) * self.factors.time
+        return float(state.getTime()._value) * self.factors.time  # noqa: SLF001 - see VECTORS
 
     def _vector(self, name: str, state: Any) -> Array:
         """Return a vector quantity, shape (3, n), float64, record units."""
-        _, getter, dimension, factor = VECTORS[name]
-        values = getattr(state, getter)(asNumpy=True).value_in_unit(dimension)
+        _, getter, factor = VECTORS[name]
+        values = getattr(state, getter)(asNumpy=True)._value  # noqa: SLF001 - see VECTORS
         if self.rows is not None:
             values = values[self.rows]
         columns: Array = np.multiply(values.T, getattr(self.factors, factor), order="C")
@@ -186,7 +187,7 @@ class StateConverter:
     def _box(self, state: Any) -> Box | None:
         if not self.periodic:
             return None
-        vectors = state.getPeriodicBoxVectors(asNumpy=True).value_in_unit(unit.nanometer)
+        vectors = state.getPeriodicBoxVectors(asNumpy=True)._value  # noqa: SLF001 - see VECTORS
         stamp = vectors.tobytes()
         if stamp != self._cell[0]:
             self._cell = stamp, store_cell(vectors.T * self.factors.length).box
