@@ -92,6 +92,7 @@ def forked_writer(path, flush_every):
         os._exit(1)
 
 
+@pytest.mark.filterwarnings("ignore::molrec_core.TornIndexWarning")
 def test_K09_P104_P105_a_killed_writer_loses_no_committed_frame(tmp_path):
     """SIGKILL at random times: open, no lock left, no flag, go on; the same record is killed again and again."""
     rng = random.Random(4)
