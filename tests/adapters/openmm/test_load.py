@@ -7,9 +7,9 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from molrec_core import Block, Box, Frame, SectionNotFoundError, TrajectoryWriter, plugins
+from molrec_core import Block, Box, Frame, SectionNotFoundError, TrajectoryWriter
 from molrec_core.units import MolrecUnitsWarning
-from molrec_openmm import MolrecCellWarning, MolrecReporter, load
+from molrec_openmm import MolrecCellWarning, MolrecReporter, load, plugin
 
 NM, PS, KJ = unit.nanometer, unit.picosecond, unit.kilojoule_per_mole
 
@@ -148,7 +148,8 @@ def test_a_record_without_atoms_is_an_error(tmp_path):
 
 def test_the_plugin_describes_what_openmm_sees(tip4p, tmp_path):
     record_of(tip4p, tmp_path / "w.mrec")
-    adapter = plugins.adapters()["openmm"]
+    (adapter,) = plugin.molrec_adapters()
+    assert adapter.name == "openmm"
     atoms = tip4p.topology.getNumAtoms()
     assert f"{atoms} atoms" in adapter.describe(str(tmp_path / "w.mrec"))
     names = {}
