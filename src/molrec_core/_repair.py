@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 
+from molrec_core._array import TornIndexWarning
 from molrec_core._fixed import get_group
 from molrec_core._frame import Frame
 from molrec_core._group import read_frame
@@ -44,8 +46,11 @@ def repair(path: str | os.PathLike[str], *, dry_run: bool = False) -> list[str]:
                 sections[name] = read_frame(root.store, name, node, sections=sections.get)
         if get_group(root.store, "trajectory") is None:
             return []
-        restorer = Restorer(root.store, sections, root.known, dry_run=dry_run)
-        restorer.restore()
+        restorer = Restorer(root.store, sections, root.known, dry_run=dry_run, every_shard=True)
+        with warnings.catch_warnings():
+            # What the warning advises is under way.
+            warnings.simplefilter("ignore", TornIndexWarning)
+            restorer.restore()
         if restorer.done and not dry_run:
             drop_consolidated(root.store, root.known)
         return restorer.done

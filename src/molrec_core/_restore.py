@@ -35,6 +35,11 @@ Array = np.ndarray[Any, Any]
 class Restorer:
     """Brings the trajectory of a store back to its marker.
 
+    Parameters
+    ----------
+    every_shard : bool
+        Look into finished shards too, which takes a read each; appending needs only the last.
+
     Attributes
     ----------
     done : list of str
@@ -42,12 +47,19 @@ class Restorer:
     """
 
     def __init__(
-        self, store: DirectoryStore, sections: dict[str, Frame], known: set[str], *, dry_run: bool = False
+        self,
+        store: DirectoryStore,
+        sections: dict[str, Frame],
+        known: set[str],
+        *,
+        dry_run: bool = False,
+        every_shard: bool = False,
     ) -> None:
         self.store = store
         self.sections = sections
         self.known = known
         self.dry_run = dry_run
+        self.every_shard = every_shard
         self.done: list[str] = []
 
     def restore(self, after_step: int | None = None) -> SequenceWriter:
@@ -224,14 +236,22 @@ class Restorer:
         chunks = -(-rows // layout.chunk_rows)
         current = rows // layout.chunk_rows // per_shard
         self._remove_later_shards(array, layout, current)
-        key = join(array.key, layout.object_key(current, 1 + len(array.trailing)))
+        if self.every_shard:
+            for shard in range(current):
+                self._sound_shard(array, layout, shard, per_shard)
+        opened = self._sound_shard(array, layout, current, chunks - current * per_shard)
+        return {} if opened is None else {current: opened}
+
+    def _sound_shard(self, array: GrowingArray, layout: Layout, shard: int, local: int) -> Shard | None:
+        """Open a shard of which the first `local` entries count; its index is sound afterwards."""
+        per_shard = layout.chunks_per_shard
+        key = join(array.key, layout.object_key(shard, 1 + len(array.trailing)))
         size = self.store.size(key)
         if size is None:
-            return {}
+            return None
         length = index_bytes(per_shard)
         stored = self.store.read(key, 0, length)
         entries, sound = decode_index(stored + b"\0" * (length - len(stored)), per_shard)
-        local = chunks - current * per_shard
         stale = (entries[local:] != EMPTY).any()
         entries[local:] = EMPTY
         if not sound or stale:
@@ -240,7 +260,7 @@ class Restorer:
             if not self.dry_run:
                 self.store.write(key, 0, [encode_index(entries)])
                 array.note_written(key)
-        return {current: Shard(key, entries, max(size, length))}
+        return Shard(key, entries, max(size, length))
 
     def _remove_later_shards(self, array: GrowingArray, layout: Layout, current: int) -> None:
         if layout.separator != "/":

@@ -317,9 +317,10 @@ class Validator:
         if node.dtype is None or node.layout is None:
             return
         reader = open_array(self.store, key, node)
-        if not isinstance(reader, ChunkedReader) or not reader.layout.chunks_per_shard:
+        if not isinstance(reader, ChunkedReader):
             return
-        self._dead += self._try(lambda: sum(_dead_bytes(reader))) or 0
+        if reader.layout.chunks_per_shard:
+            self._dead += self._try(lambda: sum(_dead_bytes(reader))) or 0
         if self.deep:
             rows = reader.layout.chunk_rows
             for first in range(0, node.rows, rows):
