@@ -163,7 +163,12 @@ def load(
             steps.append(frames.step)
     if discard_overlapping_frames:
         _discard_overlaps(parts, steps)
-    return parts[0] if len(parts) == 1 else mdtraj.join(parts, check_topology=False)
+    if len(parts) == 1:
+        return parts[0]
+    whole = mdtraj.join(parts, check_topology=False)
+    # mdtraj 1.10 forgets chain ids when it copies a topology.
+    whole.topology = parts[0].topology
+    return whole
 
 
 def _agrees(file: MolrecTrajectoryFile, topology: Topology) -> bool:

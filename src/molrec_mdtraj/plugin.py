@@ -46,7 +46,9 @@ def read(path: Path, topology: Path | None, frames: slice) -> Source:
         The format needs a topology and none was given.
     """
     top = mdtraj.load_topology(path if topology is None else topology)
-    chunks = _streamed(path, top) if path.suffix in _STREAMED else _whole(path, top)
+    chunks = (
+        _streamed(path, top) if path.suffix in _STREAMED else _whole(path, None if topology is None else top)
+    )
     count = next(chunks)["count"]
     wanted = range(*frames.indices(count))
     if wanted.step < 1:
@@ -105,9 +107,9 @@ def _streamed(path: Path, top: mdtraj.Topology) -> Iterator[Arrays]:
             yield _arrays(traj, timed=path.suffix in _TIMED, step=step)
 
 
-def _whole(path: Path, top: mdtraj.Topology) -> Iterator[Arrays]:
+def _whole(path: Path, top: mdtraj.Topology | None) -> Iterator[Arrays]:
     # Of these formats some know their length only when they were read.
-    traj = mdtraj.load(str(path), top=top)
+    traj = mdtraj.load(str(path), **({} if top is None else {"top": top}))
     yield {"count": len(traj)}
     yield _arrays(traj, timed=False)
 

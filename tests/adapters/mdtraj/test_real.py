@@ -29,7 +29,6 @@ FILES = {
     "insertions.pdb": ("PDB_icodes", None),
     "nucleic.pdb": ("NUCLsel", None),
     "whole.pdb": ("PDB_full", None),
-    "molecule.mol2": ("mol2_molecule", None),
     "martini.gro": ("Martini_membrane_gro", None),
     "water.gro": ("two_water_gro", None),
     "amber.nc": ("TRJ_NCBOX", "PRM_NCBOX"),

@@ -152,6 +152,7 @@ def test_after_unregister_mdtraj_knows_no_records(kit, twenty):
     kit.same(molrec_mdtraj.load_mrec(where), source)
 
 
+@pytest.mark.filterwarnings("ignore:top= kwargs ignored")
 def test_other_formats_behave_as_before(kit, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = kit.trajectory(7)
