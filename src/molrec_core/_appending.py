@@ -186,10 +186,11 @@ class Appending:
             with self._lock:
                 self._check_usable()
                 sequence = self._sequence
+                # What is due until now is covered; frames that come meanwhile ask anew.
+                self._committer.done()
                 if sequence is None or (
                     not final and sequence.frames == self._committed and not self._root.waiting
                 ):
-                    self._committer.done()
                     return
                 self._since_flush = 0
                 self._land(tails=True)
@@ -209,7 +210,6 @@ class Appending:
                 for array in sequence.arrays():
                     for key in array.drop_finished():
                         self._root.store.release(key)
-            self._committer.done()
 
     def flush(self) -> None:
         """Commit every frame appended; when it returns they survive a power loss.

@@ -159,13 +159,12 @@ def _write_source(
         if source.system is not None:
             root.write_system(source.system)
             sections["system"] = source.system
-        writer = TrajectoryWriter.over(
+        with TrajectoryWriter.over(
             root, sections, schema, precision=options.precision, compression=options.compression
-        )
-        for frame, step, time in source.frames:
-            writer.append(_pick(frame, options.blocks), step=step, time=time)
-            tick(1)
-        writer.finish()
+        ) as writer:
+            for frame, step, time in source.frames:
+                writer.append(_pick(frame, options.blocks), step=step, time=time)
+                tick(1)
         root.finish()
     except OSError as error:
         root.abandon()
@@ -249,22 +248,22 @@ def _rewrite_trajectory(
         counts = reader.counts(name)
         schema.frame_rows[name] = max(0, int(counts.max())) if len(counts) else 0
     sections = {name: record.get(name) for name in ("frame", "system") if name in record}
-    writer = TrajectoryWriter.over(
+    view = reader[options.frames]
+    tick = begin(len(view))
+    steps, times = reader.steps, reader.times
+    with TrajectoryWriter.over(
         root,
         sections,
         schema,
         precision=options.precision,
         compression=options.compression,
         carry=record.store,
-    )
-    view = reader[options.frames]
-    tick = begin(len(view))
-    steps, times = reader.steps, reader.times
-    for ordinal in view.ordinals:
-        frame = reader.frame(ordinal, None if options.blocks is None else tuple(schema.blocks))
-        writer.append(frame, step=int(steps[ordinal]), time=None if times is None else float(times[ordinal]))
-        tick(1)
-    writer.finish()
+    ) as writer:
+        for ordinal in view.ordinals:
+            frame = reader.frame(ordinal, None if options.blocks is None else tuple(schema.blocks))
+            time = None if times is None else float(times[ordinal])
+            writer.append(frame, step=int(steps[ordinal]), time=time)
+            tick(1)
 
 
 def parse_precision(items: Sequence[str]) -> dict[str, float] | float | None:

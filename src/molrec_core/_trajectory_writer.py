@@ -5,9 +5,10 @@ What happens to a frame is in :mod:`molrec_core._appending`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -100,6 +101,7 @@ class TrajectoryWriter(Appending):
         self._closed = False
 
     @classmethod
+    @contextlib.contextmanager
     def over(
         cls,
         root: Root,
@@ -110,10 +112,11 @@ class TrajectoryWriter(Appending):
         compression: Compression | None = None,
         expected_frames: int | None = None,
         carry: Store | None = None,
-    ) -> Self:
+    ) -> Iterator[Self]:
         """Write the trajectory of a record whose other sections are laid down; the root stays the caller's.
 
-        Unknown attributes of the section's groups in the store `carry` are carried over.
+        Leaving finishes it; an error drops it and what it has not landed. Unknown attributes of the
+        section's groups in the store `carry` are carried over.
         """
         writer = cls.__new__(cls)
         writer._set_up(compression, None, None, expected_frames)
@@ -123,7 +126,12 @@ class TrajectoryWriter(Appending):
         writer._sections = dict(sections)
         writer._root = root
         writer._closed = False
-        return writer
+        try:
+            yield writer
+            writer.finish()
+        except BaseException:
+            writer._drop()
+            raise
 
     @classmethod
     def reopen(
@@ -196,9 +204,12 @@ class TrajectoryWriter(Appending):
 
     def abandon(self) -> None:
         """Give up without committing: a record being replaced stays, a new one goes."""
+        self._drop()
+        self._root.abandon()
+
+    def _drop(self) -> None:
         self._committer.stop()
         self._closed = True
-        self._root.abandon()
 
     def set_status(self, document: Mapping[str, Any]) -> None:
         """Replace the ``status`` document, durably.

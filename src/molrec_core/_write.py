@@ -94,12 +94,11 @@ def _append_all(root: Root, sections: dict[str, Frame], trajectory: Frames, **op
             raise SchemaError.one(
                 "trajectory", "series_length", f"{len(values)} {name} for {len(frames)} frames"
             )
-    writer = TrajectoryWriter.over(root, sections, schema, **options)
-    for i, frame in enumerate(frames):
-        step = None if steps is None else int(steps[i])
-        time = None if times is None or times[i] is None else float(times[i])
-        writer.append(frame, step=step, time=time)
-    writer.finish()
+    with TrajectoryWriter.over(root, sections, schema, **options) as writer:
+        for i, frame in enumerate(frames):
+            step = None if steps is None else int(steps[i])
+            time = None if times is None or times[i] is None else float(times[i])
+            writer.append(frame, step=step, time=time)
 
 
 def write_mrec_system(
