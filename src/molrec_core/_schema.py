@@ -35,7 +35,7 @@ from molrec_core._dtypes import (
 )
 from molrec_core._frame import Block, Frame
 from molrec_core._typedjson import coerce, decode, encode, same
-from molrec_core.errors import FormatError, Problems, RecordError, SchemaError
+from molrec_core.errors import FormatError, Problems, SchemaError
 
 
 class SequenceSchema:
@@ -371,5 +371,3 @@ def _collect(problems: Problems, read: Any, name: str, entry: object) -> None:
         read(name, entry)
     except (SchemaError, FormatError) as error:
         problems.found.extend(error.problems)
-    except RecordError as error:
-        problems.add(error.loc, error.kind, error.message)

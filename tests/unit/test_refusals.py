@@ -21,6 +21,7 @@ from conformance.records import (
     write_record,
 )
 from molrec_core import (
+    Block,
     Box,
     ForceField,
     Frame,
@@ -215,6 +216,8 @@ def test_links_are_not_followed(tmp_path, record):
     (record / "trajectory/atoms/x").symlink_to(outside / "trajectory/atoms/x", target_is_directory=True)
     with unreadable("symlink", "trajectory/atoms/x"):
         read(record)
+    with unreadable("symlink", "trajectory/atoms/x"):
+        DirectoryStore(record).get("trajectory/atoms/x/zarr.json")
 
 
 # -- appending
@@ -249,6 +252,9 @@ def test_declarations_that_contradict_themselves():
     frames = [Frame(meta={"n": 1}), Frame(meta={"n": 1.5})]
     with unwritable("meta_tag", "trajectory/meta/n"):
         SequenceSchema.from_frames(frames)
+    unchecked = Frame({"atoms": Block._trusted({"x": np.zeros(2, np.float32)}, 2)})
+    with unwritable("dtype", "atoms/x"):
+        SequenceSchema.from_frames(unchecked)
 
 
 def test_a_column_of_a_plain_mapping_is_named_with_its_block():
@@ -272,8 +278,9 @@ def foreign(tmp_path):
 def test_foreign_columns(tmp_path):
     record = foreign(tmp_path)
     replace_array(record, "trajectory/atoms/odd", np.float64(1.0))
-    with unreadable("schema_mismatch", "trajectory/atoms/odd"):
+    with unreadable("schema_mismatch", "trajectory/atoms/odd") as caught:
         _ = open_record(record).trajectory
+    assert "a single value is stored" in str(caught.value)
     replace_array(record, "trajectory/atoms/odd", np.zeros(2, np.float32))
     with unreadable("data_type", "trajectory/atoms/odd"):
         _ = open_record(record).trajectory
