@@ -270,6 +270,20 @@ class MrecReader(ReaderBase):
             )
         return 1.0
 
+    def check_slice_indices(
+        self, start: int | None, stop: int | None, step: int | None
+    ) -> tuple[int, int, int]:
+        """Return what a slice selects, exactly as for a list; with a start before the first frame too.
+
+        Raises
+        ------
+        TypeError
+            Something that is no integer.
+        ValueError
+            A step of zero.
+        """
+        return slice(start, stop, step).indices(self.n_frames)
+
     def timeseries(
         self,
         asel: Any = None,

@@ -31,7 +31,9 @@ from molrec_mda._topology import store_topology
 Array = np.ndarray[Any, Any]
 
 FLOAT32 = Compression.zstd(1, shuffle=True)
-"""The default for what MDAnalysis holds in float32: half of each float64 is zeros, which the shuffle lays together."""
+"""Halves the size of what MDAnalysis holds in float32 (9 to 10.6 bytes an atom and frame): the lower half of each
+float64 is zeros, which the shuffle lays together. Not the default, because reading it back takes twice to five times
+as long as reading plain columns."""
 
 _PACKED = "mrec.zip"
 _COLUMNS = {
@@ -68,7 +70,7 @@ class MrecWriter(WriterBase):
     convert_units : bool
         When appending: convert to the record's own units.
     compression : Compression, optional
-        Of columns without a precision; `FLOAT32` by default.
+        Of columns without a precision; none by default, `FLOAT32` halves the size.
     flush_every, flush_seconds, expected_frames
         As for :class:`molrec_core.TrajectoryWriter`; flushed every 5 s by default.
     meta : mapping, optional
@@ -125,7 +127,7 @@ class MrecWriter(WriterBase):
         self._meta = dict(meta or {})
         self._overwrite = overwrite
         self._options: dict[str, Any] = {
-            "compression": FLOAT32 if compression is None else compression,
+            "compression": compression,
             "flush_every": flush_every,
             "flush_seconds": flush_seconds,
         }
