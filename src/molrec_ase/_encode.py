@@ -30,7 +30,8 @@ from molrec_core.hosts import (
 from molrec_core.units import ASE, Units
 
 Array = np.ndarray[Any, Any]
-_SYMBOLS = np.array(ELEMENTS, dtype=np.dtypes.StringDType())
+# What lies beyond the table is clipped to its end.
+_SYMBOLS = np.array([*ELEMENTS, ELEMENTS[0]], dtype=np.dtypes.StringDType())
 _EXACT = 1e-15
 _UNKNOWN: Any = object()
 
@@ -212,11 +213,9 @@ class Encoder:
             info.arrays["numbers"] = numbers
 
     def _identity_block(self, numbers: Array, given: dict[str, Array]) -> Block:
-        known = numbers.astype(np.uint64)
-        beyond = known >= len(ELEMENTS)
         columns: dict[str, Array] = {
-            "atomic_number": known,
-            "element": _SYMBOLS[np.where(beyond, 0, known) if beyond.any() else known],
+            "atomic_number": numbers.astype(np.uint64),
+            "element": _SYMBOLS.take(numbers, mode="clip"),
         }
         validity = {}
         declared = self.places.schema.blocks["identity"].columns
@@ -253,7 +252,7 @@ class Encoder:
         if fits and "velocities" in self._optional:
             velocities, exact = self._velocities(momenta, masses)
             if exact:
-                blocks["velocities"] = own_block(VELOCITIES, velocities)
+                blocks["velocities"] = Block(dict(zip(VELOCITIES, velocities.T, strict=True)))
                 present.add("velocities")
                 return
         elif fits and "vx" in self.places.schema.blocks["atoms"].columns:
@@ -341,7 +340,7 @@ class Encoder:
             if factor != 1.0:
                 value = value * factor  # noqa: PLW2901 - the same result in the record's units
             if prop == "forces" and "forces" in self._optional and _is_forces(value, count):
-                blocks["forces"] = own_block(FORCES, value)
+                blocks["forces"] = Block(dict(zip(FORCES, value.T, strict=True)))
                 present.add("forces")
                 continue
             scalar = self.places.results.get(prop)
