@@ -89,7 +89,7 @@ class DirectoryStore:
         self._fds: dict[str, int] = {}
         self._guard = threading.Lock()
         self._checked: set[str] = set()
-        self._identity = 0
+        self._identity = _inode(self.root)
 
     @property
     def path(self) -> str:
@@ -219,11 +219,8 @@ class DirectoryStore:
 
     def revalidate(self) -> None:
         """Let go of open files when another record has taken the place of the one they belong to."""
-        try:
-            identity = os.stat(self.root).st_ino
-        except OSError:
-            identity = 0
-        if self._identity not in {0, identity}:
+        identity = _inode(self.root)
+        if self._identity != identity:
             self.close()
         self._identity = identity
 
@@ -376,6 +373,13 @@ def _scatter_rest(fd: int, offset: int, buffers: Sequence[Buffer], done: int) ->
             more += step
         start += len(view)
     return more
+
+
+def _inode(path: Path) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0
 
 
 def sync_path(path: str | os.PathLike[str]) -> None:

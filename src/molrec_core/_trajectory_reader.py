@@ -187,6 +187,8 @@ class TrajectoryReader(Sequence[Frame]):
             yield self.frame(ordinal)
 
     def _ordinal(self, index: int) -> int:
+        if self._closed:
+            self._check_open()
         ordinal = index + self._nstep if index < 0 else index
         if not 0 <= ordinal < self._nstep:
             msg = f"frame {index} of a trajectory of {self._nstep} frames"
@@ -208,8 +210,6 @@ class TrajectoryReader(Sequence[Frame]):
         Frame
             Absent blocks are not in it; an emptied one is, with zero rows.
         """
-        if self._closed:
-            self._check_open()
         ordinal = self._ordinal(i)
         names = self._blocks if blocks is None else blocks
         found: dict[str, Block] = {}
@@ -226,6 +226,7 @@ class TrajectoryReader(Sequence[Frame]):
         return {key: reader.tag for key, reader in self._meta.items()} if self._meta else {}
 
     def _reader(self, block: str) -> BlockReader:
+        self._check_open()
         reader = self._blocks.get(block)
         if reader is None:
             msg = f"no block {block!r} is declared; there are {', '.join(self._blocks) or 'none'}"
@@ -239,6 +240,7 @@ class TrajectoryReader(Sequence[Frame]):
     # -- series
 
     def _expand(self, name: str) -> Array | None:
+        self._check_open()
         series = self._series[name]
         if series is None:
             return None if name == "time" else np.zeros(0, np.int64)
@@ -270,6 +272,7 @@ class TrajectoryReader(Sequence[Frame]):
 
     def meta(self, key: str) -> Array | list[Any]:
         """Return a per-step meta key of every frame: shape (n_frames,) + trailing; a list for a json key."""
+        self._check_open()
         reader = self._meta.get(key)
         if reader is None:
             msg = f"no per-step meta key {key!r}; there are {', '.join(self._meta) or 'none'}"
@@ -292,6 +295,7 @@ class TrajectoryReader(Sequence[Frame]):
     @property
     def box_updates(self) -> Array:
         """Ordinals at which the cell changed, int64."""
+        self._check_open()
         return self._box.ordinals
 
     def counts(self, block: str) -> Array:

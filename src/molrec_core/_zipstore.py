@@ -202,6 +202,11 @@ class ZipStore:
         """Close the archive."""
         self._file.close()
 
+    def __del__(self) -> None:
+        """Close the archive."""
+        if hasattr(self, "_file"):
+            self.close()
+
 
 class _Members(dict[str, Any]):
     """The members as the dict a zarr MemoryStore reads: fetched when asked for."""
