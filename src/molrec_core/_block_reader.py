@@ -113,9 +113,10 @@ class BlockReader:
         node = get_node(self.store, key)
         if isinstance(node, ArrayNode):
             raise refuse(key, "node_type", "_validity is an array; a group of masks is expected")
-        if node is None and not any(spec.nullable for spec in self.spec.columns.values()):
+        nullable = [name for name, spec in self.spec.columns.items() if spec.nullable]
+        if node is None and not nullable:
             return
-        for name, child in child_nodes(self.store, key).items():
+        for name, child in child_nodes(self.store, key, nullable).items():
             place = join(key, name)
             if name not in self.spec.columns:
                 raise refuse(place, "mask_without_column", "a mask names no column of the block")

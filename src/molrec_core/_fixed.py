@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from molrec_core._extents import fixed_extents, row_bytes
 from molrec_core._node import ArrayNode, GroupNode, Layout, array_document, parse_node, spell
 from molrec_core._shard import EMPTY, empty_index, encode_index
 from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
-from molrec_core.errors import SchemaError
+from molrec_core.errors import RecordError, SchemaError
 
 Array = np.ndarray[Any, Any]
 
@@ -52,10 +53,29 @@ def get_array(store: Store, key: str) -> ArrayNode | None:
     return node
 
 
-def child_nodes(store: Store, key: str) -> dict[str, ArrayNode | GroupNode]:
-    """Return the nodes right below `key`; directories without a ``zarr.json`` are no nodes."""
+def listed(store: Store, key: str) -> list[str]:
+    """Return the names of the directories right below `key`; none where the store cannot list."""
+    try:
+        return store.children(key)[0]
+    except RecordError as error:
+        if error.kind != "no_listing":
+            raise
+        return []
+
+
+def child_nodes(
+    store: Store, key: str, expected: Iterable[str] | None = None
+) -> dict[str, ArrayNode | GroupNode]:
+    """Return the nodes right below `key`; directories without a ``zarr.json`` are no nodes.
+
+    Parameters
+    ----------
+    expected : iterable of str, optional
+        Asked for by name whatever a listing says, so that a store that cannot list will do.
+    """
+    names = store.children(key)[0] if expected is None else listed(store, key)
     found = {}
-    for name in store.children(key)[0]:
+    for name in dict.fromkeys((*(expected or ()), *names)):
         node = get_node(store, join(key, name))
         if node is not None:
             found[name] = node

@@ -26,7 +26,10 @@ def locate(path: Any, storage_options: Mapping[str, Any] | None = None) -> Store
         A zip that cannot be read as a record.
     """
     if not isinstance(path, str | os.PathLike):
-        inner = getattr(path, "store", path)
+        if hasattr(path, "supports_listing"):
+            return ZarrStore(path)
+        # A group of zarr-python, when it is the root of its store.
+        inner = getattr(path, "store", None)
         if hasattr(inner, "supports_listing") and not getattr(path, "path", ""):
             return ZarrStore(inner)
         raise not_a_record(repr(path), f"a {type(path).__name__} was given, not a path, URL or zarr store")

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from molrec_core._document import check_section, check_version
-from molrec_core._fixed import get_group
+from molrec_core._fixed import get_group, listed
 from molrec_core._forcefield import ForceField, read_forcefield
 from molrec_core._frame import Frame
 from molrec_core._group import read_frame
@@ -106,7 +106,7 @@ class Record:
     def sections(self) -> tuple[str, ...]:
         """Names of the sections that are there; unknown ones after the known."""
         known = [name for name in SECTIONS if self._has(name)]
-        others = [n for n in self._store.children("")[0] if n not in SECTIONS and self._has(n)]
+        others = [n for n in listed(self._store, "") if n not in SECTIONS and self._has(n)]
         return (*known, *others)
 
     @property

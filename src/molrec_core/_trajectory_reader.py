@@ -60,7 +60,7 @@ def open_meta(store: Store, schema: SequenceSchema, nstep: int) -> dict[str, Met
             readers[key] = MetaReader(store, place, node, spec.tag, nstep)
         elif nstep:
             raise refuse(place, "missing_array", "the key is declared, but its array is missing")
-    for key, child in child_nodes(store, f"{KEY}/meta").items():
+    for key, child in child_nodes(store, f"{KEY}/meta", ()).items():
         if key not in schema.meta and isinstance(child, ArrayNode):
             # Not pinned, so read under its own tag (K15).
             readers[key] = MetaReader(store, f"{KEY}/meta/{key}", child, None, nstep)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from molrec_core._codecs import Buffer
-from molrec_core._store import MAX_DOCUMENT, join
-from molrec_core.errors import FormatError
+from molrec_core._store import MAX_DOCUMENT, ZARR_JSON, join
+from molrec_core.errors import FormatError, RecordError
 
 
 class ZarrStore:
@@ -63,6 +63,9 @@ class ZarrStore:
         data = self._get(key, offset, offset + length) if length else b""
         if data is None:
             raise FileNotFoundError(errno.ENOENT, "no such object", key)
+        if len(data) > length:
+            text = "the server sends whole files where parts are asked for; download the record and open it there"
+            raise RecordError(text, kind="no_ranges", loc=key)
         return data
 
     def read_into(self, key: str, offset: int, buffers: Sequence[Buffer]) -> int:
@@ -77,15 +80,31 @@ class ZarrStore:
         return at
 
     def children(self, key: str) -> tuple[list[str], list[str]]:
-        """Return the names of (directories, files) right below `key`."""
+        """Return the names of (directories, files) right below `key`.
+
+        Raises
+        ------
+        RecordError
+            ``no_listing``: the store (plain HTTP, say) does not tell what it holds.
+        """
         from zarr.core.sync import sync as wait
 
         async def gather() -> list[str]:
             return [name.rstrip("/").rpartition("/")[2] async for name in self._store.list_dir(key)]
 
-        names = sorted(set(wait(gather())))
+        try:
+            names = sorted(set(wait(gather())))
+        except Exception as error:
+            # Each kind of store has its own way to say that it does not list.
+            raise self._no_listing(key) from error
+        if not names and self.get(join(key, ZARR_JSON)) is not None:
+            raise self._no_listing(key)
         directories = [n for n in names if self._is_directory(join(key, n))]
         return directories, [n for n in names if n not in directories]
+
+    def _no_listing(self, key: str) -> RecordError:
+        text = "the store does not list what it holds; pack the record (molrec pack) and open the one file"
+        return RecordError(text, kind="no_listing", loc=key or self.path)
 
     def _is_directory(self, key: str) -> bool:
         from zarr.core.sync import sync as wait
