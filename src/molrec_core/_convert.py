@@ -13,13 +13,14 @@ from molrec_core._frame import Frame
 from molrec_core._group import VALIDITY
 from molrec_core._locate import locate
 from molrec_core._pack import copy_tree, pack
+from molrec_core._paths import path_exists, remove_tree
 from molrec_core._record import Record, open_record
 from molrec_core._root import Root, drop_consolidated, write_failed
 from molrec_core._schema import SequenceSchema
 from molrec_core._store import ZARR_JSON, join
 from molrec_core._trajectory_reader import KEY, TrajectoryReader
 from molrec_core._trajectory_writer import TrajectoryWriter
-from molrec_core.errors import RecordError, SchemaError
+from molrec_core.errors import RecordError, RecordExistsError, SchemaError
 from molrec_core.hookspecs import Adapter, Source
 
 RECORD_SUFFIXES = (".mrec", ".mrec.zip")
@@ -99,6 +100,9 @@ def convert(
         adapter.write(Path(source), Path(target), options.frames)
         return Path(target)
     packed = os.fspath(target).endswith(".zip")
+    if packed and path_exists(Path(target)) and not options.overwrite:
+        msg = "the archive is there already; overwrite=True (--overwrite) replaces it"
+        raise RecordExistsError(msg, loc=os.fspath(target))
     directory = Path(os.fspath(target).removesuffix(".zip")) if packed else Path(target)
     if packed:
         directory = directory.with_name(f".{directory.name}.packing")
@@ -108,7 +112,13 @@ def convert(
         adapter = find_adapter(source, "reads", options.adapter)
         assert adapter.read is not None
         _write_source(adapter.read(Path(source), options.top, options.frames), directory, options, begin)
-    return pack(directory, target, remove=True, overwrite=options.overwrite) if packed else directory
+    if not packed:
+        return directory
+    try:
+        return pack(directory, target, remove=True, overwrite=options.overwrite)
+    except BaseException:
+        remove_tree(directory)
+        raise
 
 
 def _holds_record(path: str | os.PathLike[str]) -> bool:
