@@ -1,7 +1,7 @@
 """Atoms and their calculator, put together without the detours of their constructors.
 
-A data set of small molecules would spend most of its time there. An ASE whose Atoms
-are made of other parts than these gets the constructor; a test holds that both agree.
+A data set of small molecules would spend most of its time there. An ASE whose objects
+are made of other parts than these gets the constructors; a test holds that both agree.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ from ase.cell import Cell
 
 Array = np.ndarray[Any, Any]
 
-_PARTS = {"_cellobj", "_pbc", "arrays", "_celldisp", "_constraints", "info", "_calc"}
-_KNOWN = vars(Atoms()).keys() == _PARTS
+_CALCULATOR = SinglePointCalculator(Atoms())
+_KNOWN = (
+    vars(Atoms()).keys() == {"_cellobj", "_pbc", "arrays", "_celldisp", "_constraints", "info", "_calc"}
+    and vars(_CALCULATOR).keys()
+    == {"atoms", "results", "parameters", "_directory", "prefix", "get_spin_polarized", "use_cache"}
+)
 
 
 def make_atoms(
@@ -52,16 +56,6 @@ def make_atoms(
     return atoms
 
 
-class _Handed:
-    """Gives a calculator the copy of the atoms that was made for it."""
-
-    def __init__(self, atoms: Atoms) -> None:
-        self.atoms = atoms
-
-    def copy(self) -> Atoms:
-        return self.atoms
-
-
 def make_calculator(atoms: Atoms, results: dict[str, Any], name: str | None) -> SinglePointCalculator:
     """Return a ``SinglePointCalculator`` that holds `results`, as they are, for `atoms`."""
     known = make_atoms(
@@ -73,8 +67,20 @@ def make_calculator(atoms: Atoms, results: dict[str, Any], name: str | None) -> 
     )
     if atoms.constraints:
         known.set_constraint(copy.deepcopy(atoms.constraints))
-    calculator = SinglePointCalculator(_Handed(known))
-    calculator.results.update(results)
+    if not _KNOWN:
+        calculator = SinglePointCalculator(known)
+        calculator.results.update(results)
+    else:
+        calculator = SinglePointCalculator.__new__(SinglePointCalculator)
+        vars(calculator).update(
+            atoms=known,
+            results=results,
+            parameters=type(_CALCULATOR.parameters)(),
+            _directory=".",
+            prefix=None,
+            get_spin_polarized=calculator._deprecated_get_spin_polarized,  # noqa: SLF001 - as ASE binds it
+            use_cache=False,
+        )
     if name is not None and name != calculator.name:
         calculator.name = name
     return calculator

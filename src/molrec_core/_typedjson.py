@@ -34,9 +34,27 @@ def loads(data: bytes | str, loc: str) -> Any:
         ``bad_json`` at `loc`.
     """
     try:
-        return _DECODER.decode(data.decode("utf-8") if isinstance(data, bytes) else data)
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
+        value = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise refuse(loc, "bad_json", f"not valid JSON: {error}") from None
+    if text.count("[") + text.count("{") > _MAX_DEPTH and _deeper(value, _MAX_DEPTH):
+        raise refuse(loc, "bad_json", f"nested deeper than {_MAX_DEPTH} levels")
+    return value
+
+
+def _deeper(value: object, levels: int) -> bool:
+    """Whether arrays and objects stand in each other more than `levels` deep; without recursion of its own."""
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [
+            item
+            for node in layer
+            for item in (node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
+        ]
+        if not layer:
+            return False
+    return True
 
 
 def _finite(token: str) -> float:
@@ -286,7 +304,8 @@ def element_array(values: list[Any], tag: str) -> np.ndarray[Any, Any]:
 def element_value(item: Any, tag: str, loc: str) -> Any:
     """Return one stored item of a meta array as the in-memory value of its tag."""
     if tag == "json":
-        return loads(str(item), loc)
+        # As in `element_array`.
+        return None if item == "null" else loads(str(item), loc)
     if TAGS[tag].width:
         return np.array(item)
     return item.item() if isinstance(item, np.generic) else item
