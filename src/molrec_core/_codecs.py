@@ -29,6 +29,10 @@ Array = np.ndarray[Any, Any]
 Buffer = bytes | bytearray | memoryview | Array
 _CRC = struct.Struct("<I")
 _MAX_STRING_BYTES = 2**31
+_MAX_BETWEEN_BYTES = 2**26
+"""Of a string chunk between two compressors."""
+_MAX_MEMBERS = 1024
+"""Gzip members in one chunk: each costs a copy of what follows it."""
 _GZIP = 31
 """``wbits`` of zlib for a gzip member."""
 
@@ -67,10 +71,12 @@ class Gzip:
 
     def decode(self, data: Buffer, limit: int) -> Buffer:
         """Decompress, refusing more than `limit` bytes; members may follow one another."""
-        parts = []
+        parts: list[bytes] = []
         room = limit
         rest: bytes = bytes(data)
         while rest:
+            if len(parts) == _MAX_MEMBERS:
+                raise CodecError(f"gzip: more than {_MAX_MEMBERS} members")
             decompressor = zlib.decompressobj(_GZIP)
             try:
                 part = decompressor.decompress(rest, room + 1)
@@ -87,6 +93,13 @@ class Gzip:
             parts.append(part)
             rest = decompressor.unused_data
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def head(self, data: Buffer, n: int) -> bytes:
+        """Return the first `n` bytes, or fewer, without decompressing the rest."""
+        try:
+            return zlib.decompressobj(_GZIP).decompress(bytes(data), n)
+        except zlib.error as error:
+            raise CodecError(f"gzip: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of the ``codecs`` list."""
@@ -130,6 +143,13 @@ class Zstd:
         except zstandard.ZstdError as error:
             msg = f"zstd: {error}"
             raise CodecError(msg) from None
+
+    def head(self, data: Buffer, n: int) -> bytes:
+        """Return the first `n` bytes, or fewer, without decompressing the rest."""
+        try:
+            return zstandard.ZstdDecompressor().stream_reader(bytes(data)).read(n)
+        except zstandard.ZstdError as error:
+            raise CodecError(f"zstd: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of the ``codecs`` list."""
@@ -238,8 +258,7 @@ class Pipeline:
         """Decode a chunk into `out`, contiguous and of the chunk's whole shape."""
         data = self._checked(stored)
         if self.dtype == "string":
-            for codec in reversed(self.codecs):
-                data = codec.decode(data, _MAX_STRING_BYTES)
+            data = self._decode_texts(data, out.size)
             out[...] = np.array(decode_strings(data, out.size), dtype=STRING).reshape(out.shape)
             return
         size = out.size * out.itemsize
@@ -255,6 +274,17 @@ class Pipeline:
             msg = f"{len(data)} bytes decoded where the chunk holds {size}"
             raise CodecError(msg)
         out.reshape(-1)[...] = np.frombuffer(data, self.stored_dtype)
+
+    def _decode_texts(self, data: Buffer, count: int) -> Buffer:
+        """Undo the codecs of a string chunk, whose length nothing declares but its own first word."""
+        last = len(self.codecs) - 1
+        for i, codec in enumerate(reversed(self.codecs)):
+            if i == last and isinstance(codec, Gzip | Zstd):
+                head = codec.head(data, _CRC.size)
+                if len(head) == _CRC.size and _CRC.unpack(head)[0] != count:
+                    raise CodecError(f"vlen-utf8: {_CRC.unpack(head)[0]} strings where the chunk holds {count}")
+            data = codec.decode(data, _MAX_STRING_BYTES if i == last else _MAX_BETWEEN_BYTES)
+        return data
 
     def _checked(self, stored: Buffer) -> Buffer:
         if not self.crc:
@@ -326,7 +356,7 @@ def parse_pipeline(codecs: object, dtype: str, trailing: Sequence[int]) -> Pipel
     if dtype == "string":
         if name != "vlen-utf8":
             return None
-    elif name == "bytes" and config.get("endian") in {None, "little", "big"}:
+    elif name == "bytes" and config.get("endian") in (None, "little", "big"):
         endian = config.get("endian") or "little"
     else:
         return None

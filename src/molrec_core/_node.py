@@ -175,7 +175,7 @@ def _layout(document: dict[str, Any], shape: tuple[int, ...], dtype: str) -> Lay
         return None
     grid = _named(document.get("chunk_grid"), "regular")
     encoding = _named(document.get("chunk_key_encoding"), "default")
-    if grid is None or encoding is None or encoding.get("separator", "/") not in {"/", "."}:
+    if grid is None or encoding is None or encoding.get("separator", "/") not in ("/", "."):
         return None
     chunk = _shape(grid.get("chunk_shape"), "chunk_shape", 1)
     if len(chunk) != len(shape):
@@ -216,7 +216,7 @@ def _sharded(shard: dict[str, Any], outer: tuple[int, ...], dtype: str, separato
         and (_named(index[0], "bytes") or {}).get("endian") == "little"
     )
     location = shard.get("index_location", "end")
-    if not plain or location not in {"start", "end"} or not outer:
+    if not plain or location not in ("start", "end") or not outer:
         return None
     if len(inner) != len(outer) or inner[1:] != outer[1:] or outer[0] % inner[0]:
         return None

@@ -16,7 +16,7 @@ from molrec_core._paths import is_directory, make_directory, path_exists, remove
 from molrec_core._root import is_record, record_path
 from molrec_core._store import DirectoryStore, Store, join, not_a_record
 from molrec_core._zipstore import ZipStore, write_zip
-from molrec_core.errors import RecordExistsError
+from molrec_core.errors import CommitError, RecordError, RecordExistsError
 
 Progress = Callable[[int], None]
 
@@ -61,6 +61,8 @@ def pack(
     RecordNotFoundError, RecordExistsError
     LockedError
         A live writer holds the record: close it first.
+    CommitError
+        The archive could not be written; the record is as it was.
     """
     directory = record_path(path)
     if not is_directory(directory) or not is_record(directory):
@@ -76,6 +78,10 @@ def pack(
         if remove:
             remove_tree(directory)
             settle_entry(store)
+    except OSError as error:
+        if isinstance(error, RecordError):
+            raise
+        raise _stopped(error, target, "packing") from error
     finally:
         store.close()
         lock.release()
@@ -129,13 +135,27 @@ def unpack(
         settle_tree(store, "")
         rename_path(temporary, target)
         settle_entry(DirectoryStore(target))
+    except OSError as error:
+        _give_up(temporary)
+        if isinstance(error, RecordError):
+            raise
+        raise _stopped(error, target, "unpacking") from error
     except BaseException:
-        if path_exists(temporary):
-            remove_tree(temporary)
+        _give_up(temporary)
         raise
     finally:
         source.close()
     return target
+
+
+def _stopped(error: OSError, target: Path, stage: str) -> CommitError:
+    reason = error.strerror or str(error)
+    return CommitError(f"{stage}: {reason}; what was there is as it was", path=str(target), stage=stage)
+
+
+def _give_up(temporary: Path) -> None:
+    if path_exists(temporary):
+        remove_tree(temporary)
 
 
 _PIECE = 2**22

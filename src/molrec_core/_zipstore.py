@@ -94,6 +94,7 @@ class ZipStore:
                     self._path, "zip_duplicate", f"the member {info.filename!r} occurs twice"
                 )
             members[info.filename] = info
+        self._check_apart(members)
         members = _without_leading_directory(members)
         for name, info in members.items():
             if (
@@ -107,6 +108,22 @@ class ZipStore:
                     "the member is compressed or encrypted; unzip the archive and pack it again",
                 )
         return members
+
+    def _check_apart(self, members: dict[str, zipfile.ZipInfo]) -> None:
+        """Refuse members that share bytes, or one that is a directory too: unpacked they would not stay small."""
+        end = 0
+        for info in sorted(members.values(), key=lambda info: info.header_offset):
+            if info.header_offset < end:
+                raise FormatError.one(
+                    self._path, "zip_overlap", f"the member {info.filename!r} shares bytes with another one"
+                )
+            end = info.header_offset + _LOCAL_HEADER.size + len(info.filename) + info.compress_size
+            above = info.filename.rpartition("/")[0]
+            while above:
+                if above in members:
+                    text = f"the member {above!r} is a file, and {info.filename!r} lies below it"
+                    raise FormatError.one(self._path, "zip_member_name", text)
+                above = above.rpartition("/")[0]
 
     def _build_tree(self) -> dict[str, tuple[set[str], set[str]]]:
         tree: dict[str, tuple[set[str], set[str]]] = {"": (set(), set())}

@@ -271,13 +271,25 @@ def test_Z03_not_an_archive(tmp_path, record):
 def test_Z03_a_directory_that_lies(record):
     archive = pack(record)
     data = bytearray(archive.read_bytes())
-    entry = data.find(b"PK\1\2")
-    # The offset of the first member's local header, 42 bytes into its entry.
-    data[entry + 42 : entry + 46] = struct.pack("<I", 5)
+    entry = data.rfind(b"PK\1\2")
+    # The offset of the last member's local header, 42 bytes into its entry.
+    (offset,) = struct.unpack_from("<I", data, entry + 42)
+    data[entry + 42 : entry + 46] = struct.pack("<I", offset + 1)
     archive.write_bytes(data)
-    name = files(record)[0]
-    with open_record(archive) as packed, unreadable("bad_zip", name):
-        packed._store.get(name)
+    assert files(record)[-1] == "zarr.json"
+    with unreadable("bad_zip", "zarr.json"):
+        open_record(archive)
+
+
+def test_Z03_members_that_share_bytes(record):
+    """Unpacked, a small archive of one large member named many times would fill a disk."""
+    archive = pack(record)
+    data = bytearray(archive.read_bytes())
+    entry = data.rfind(b"PK\1\2")
+    data[entry + 42 : entry + 46] = struct.pack("<I", 0)
+    archive.write_bytes(data)
+    with unreadable("zip_overlap", str(archive)):
+        open_record(archive)
 
 
 def test_Z04_a_packed_record_is_read_only(record):

@@ -95,6 +95,8 @@ def _frame(i: int) -> Frame:
 
 def _places(node: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - JSON
     yield at
+    if len(at) > 50:
+        return
     pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, value in pairs:
         yield from _places(value, (*at, key))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from molrec_core.testing._campaign import scratch
 from molrec_core.testing._hostile import mutated, sound
 from molrec_core.testing._sandbox import SECRET, look, plant_link, put, put_zip
 
@@ -63,10 +63,11 @@ def try_seed(top: Path, seed: int) -> str | None:
 def run(*, first: int = 0, count: int | None = None, seconds: float | None = None) -> Findings:
     """Try seeds from `first` on, `count` of them or for so many seconds."""
     findings = Findings()
-    sound()
-    until = None if seconds is None else time.monotonic() + seconds
-    top = Path(tempfile.mkdtemp())
-    try:
+    with scratch() as top:
+        # What is loaded at a first use is not the record's doing.
+        put(top / "run.mrec", sound())
+        look(top, top / "run.mrec")
+        until = None if seconds is None else time.monotonic() + seconds
         seed = first
         while (count is None or seed < first + count) and (until is None or time.monotonic() < until):
             wrong = try_seed(top, seed)
@@ -74,8 +75,6 @@ def run(*, first: int = 0, count: int | None = None, seconds: float | None = Non
             if wrong:
                 findings.failures[seed] = wrong
             seed += 1
-    finally:
-        shutil.rmtree(top, ignore_errors=True)
     return findings
 
 
