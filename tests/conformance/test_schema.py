@@ -29,7 +29,7 @@ from molrec_core import (
     SequenceSchema,
     TrajectoryWriter,
     mrec_sections,
-    open_record,
+    read_mrec_trajectory,
 )
 
 
@@ -45,11 +45,6 @@ def pin(record):
     return attributes(record, "trajectory")["sequence_schema"]
 
 
-def open_trajectory(record):
-    with open_record(record) as found:
-        return found.trajectory
-
-
 def test_Q01_pinned_declaration(tmp_path):
     schema = atoms_schema().declare_block("bonds", {"atomi": "u64"}).declare_meta("pe", "f64", fill=0.0)
     record = write(tmp_path, [x(1.0)], schema=schema)
@@ -60,7 +55,7 @@ def test_Q01_pinned_declaration(tmp_path):
         },
         "meta": {"pe": {"dtype": "f64", "fill": 0.0}},
     }
-    assert open_trajectory(record).schema == schema
+    assert read_mrec_trajectory(record).schema == schema
 
 
 def test_Q01_every_optional_entry(tmp_path):
@@ -83,7 +78,7 @@ def test_Q01_every_optional_entry(tmp_path):
     assert blocks["types"]["aligned_with"] == "atoms"
     assert blocks["picks"]["targets"] == {"row": "atoms"}
     assert blocks["density"]["structural_shape"] == [2, 2]
-    assert open_trajectory(record).schema == schema
+    assert read_mrec_trajectory(record).schema == schema
 
 
 def test_Q02_optional_entries_only_when_set(tmp_path):
@@ -99,7 +94,7 @@ def test_Q02_optional_entries_read_as_absent(tmp_path):
     with changed(record, "trajectory") as found:
         del found["attributes"]["sequence_schema"]["blocks"]["atoms"]["columns"]["x"]["trailing"]
         found["attributes"]["sequence_schema"]["blocks"]["atoms"]["columns"]["x"]["nullable"] = False
-    assert open_trajectory(record).schema == atoms_schema()
+    assert read_mrec_trajectory(record).schema == atoms_schema()
 
 
 @pytest.mark.parametrize("name", ["step", "time", "meta", "box"])
@@ -119,7 +114,7 @@ def test_Q03_reserved_block_name_in_the_pin(tmp_path, name):
         blocks = found["attributes"]["sequence_schema"]["blocks"]
         blocks[name] = {"columns": {}}
     with unreadable("reserved_name", f"trajectory/{name}"):
-        open_trajectory(record)
+        read_mrec_trajectory(record)
 
 
 @pytest.mark.parametrize("name", ["offset", "step_index", "_validity"])
@@ -139,7 +134,7 @@ def test_Q04_reserved_column_name_in_the_pin(tmp_path, name):
         columns = found["attributes"]["sequence_schema"]["blocks"]["atoms"]["columns"]
         columns[name] = {"dtype": "u64", "trailing": []}
     with unreadable("reserved_name", f"trajectory/atoms/{name}"):
-        open_trajectory(record)
+        read_mrec_trajectory(record)
 
 
 def test_Q05_undeclared_block(tmp_path):
@@ -223,7 +218,7 @@ def test_Q11_declared_block_without_a_group_is_absent(tmp_path):
     assert sorted(read(record)[0][1]) == ["atoms", "bonds"]
     remove(record, "trajectory/bonds")
     assert read(record)[0] == [x(1.0), x(2.0)]
-    assert list(open_trajectory(record).counts("bonds")) == [-1, -1]
+    assert list(read_mrec_trajectory(record).counts("bonds")) == [-1, -1]
 
 
 def test_Q11_undeclared_group_is_no_block_and_stays(tmp_path):
@@ -243,7 +238,7 @@ def test_Q12_declared_block_is_an_array(tmp_path):
     remove(record, "trajectory/atoms")
     replace_array(record, "trajectory/atoms", np.arange(3.0))
     with unreadable("node_type", "trajectory/atoms"):
-        open_trajectory(record)
+        read_mrec_trajectory(record)
 
 
 def test_Q13_declaration_derived_from_the_groups(tmp_path):
@@ -254,7 +249,7 @@ def test_Q13_declaration_derived_from_the_groups(tmp_path):
     record = write(tmp_path, frames, steps=[0, 5], times=[0.0, 0.5])
     expected = read(record)[0]
     set_attributes(record, "trajectory", sequence_schema=None)
-    reader = open_trajectory(record)
+    reader = read_mrec_trajectory(record)
     assert reader.schema == SequenceSchema.from_frames(frames)
     assert read(record)[0] == expected
 
@@ -263,7 +258,7 @@ def test_Q13_derived_declaration_knows_masks_and_meta(tmp_path):
     masked = Frame({"atoms": Block({"q": [1.0, 2.0]}, validity={"q": [True, False]})}, meta={"pe": 1.5})
     record = write(tmp_path, [masked])
     set_attributes(record, "trajectory", sequence_schema=None)
-    assert open_trajectory(record).schema == SequenceSchema.from_frames(masked)
+    assert read_mrec_trajectory(record).schema == SequenceSchema.from_frames(masked)
     assert read(record)[0] == [masked]
 
 
@@ -296,7 +291,7 @@ def test_Q14_pin_disagrees_with_a_column(tmp_path, change, kind, loc):
     assert read(record)[0][1] == frame(1.0)
     change(record)
     with unreadable(kind, f"trajectory/atoms/{loc}"):
-        open_trajectory(record)
+        read_mrec_trajectory(record)
 
 
 @pytest.mark.parametrize("shape", [None, [4], [2, 3], "2x2"])
@@ -304,14 +299,14 @@ def test_Q14_pin_disagrees_with_a_structural_shape(tmp_path, shape):
     record = write(tmp_path, [density((2, 2), 0.25)])
     set_attributes(record, "trajectory/density", structural_shape=shape)
     with unreadable("structural_shape", "trajectory/density"):
-        open_trajectory(record)
+        read_mrec_trajectory(record)
 
 
 def test_Q14_group_states_a_shape_the_pin_does_not(tmp_path):
     record = write(tmp_path, [x(1.0)])
     set_attributes(record, "trajectory/atoms", structural_shape=[1])
     with unreadable("structural_shape", "trajectory/atoms"):
-        open_trajectory(record)
+        read_mrec_trajectory(record)
 
 
 def test_Q14_pin_declares_a_canonical_key_otherwise(tmp_path):
@@ -319,7 +314,7 @@ def test_Q14_pin_declares_a_canonical_key_otherwise(tmp_path):
     with changed(record, "trajectory") as found:
         found["attributes"]["sequence_schema"]["blocks"]["atoms"]["columns"]["x"]["dtype"] = "i64"
     with unreadable("canonical_dtype", "trajectory/atoms/x"):
-        open_trajectory(record)
+        read_mrec_trajectory(record)
 
 
 @pytest.mark.parametrize(
@@ -354,7 +349,7 @@ def test_Q14_malformed_pin(tmp_path, entry, kind, loc):
     record = write(tmp_path, [x(1.0)])
     set_attributes(record, "trajectory", sequence_schema=entry)
     with unreadable(kind, loc):
-        open_trajectory(record)
+        read_mrec_trajectory(record)
 
 
 def test_Q15_declared_block_never_presented(tmp_path):
@@ -370,7 +365,7 @@ def test_Q15_declared_block_never_presented(tmp_path):
     assert nodes(record, "trajectory/bonds") == ["atomi", "type"]
     assert [document(record, f"trajectory/bonds/{c}")["shape"] for c in ("atomi", "type")] == [[0], [0]]
     assert read(record)[0] == [x(1.0), x(2.0)]
-    assert list(open_trajectory(record).updates("bonds")) == []
+    assert list(read_mrec_trajectory(record).updates("bonds")) == []
 
 
 def test_Q15_rows_without_an_update_are_a_tail(tmp_path):
@@ -399,7 +394,7 @@ def test_Q17_unknown_keys_of_the_pin_are_kept(tmp_path):
         writer.append(Frame({"atoms": {"x": [2.0]}}, meta={"pe": 2.0}))
     assert pin(record) == expected
     assert attributes(record, "trajectory")["vendor_attribute"] is True
-    assert open_trajectory(record).schema.copy().to_json() == expected
+    assert read_mrec_trajectory(record).schema.copy().to_json() == expected
 
 
 def test_Q18_trajectory_alone_is_a_record(tmp_path):
@@ -416,7 +411,7 @@ def test_Q19_zero_frames(tmp_path):
     assert arrays(record, "trajectory") == ["atoms/x", "meta/pe"]
     assert document(record, "trajectory/atoms/x")["shape"] == [0]
     assert document(record, "trajectory/meta/pe")["shape"] == [0]
-    reader = open_trajectory(record)
+    reader = read_mrec_trajectory(record)
     assert len(reader) == 0
     assert list(reader.steps) == []
     assert reader.times is None
@@ -482,7 +477,7 @@ def test_pin_problems_are_reported_together(tmp_path):
         record, "trajectory", sequence_schema={"blocks": {"box": {"columns": {}}, "a": {}}, "meta": {"pe": 1}}
     )
     with pytest.raises(FormatError) as caught:
-        open_trajectory(record)
+        read_mrec_trajectory(record)
     assert {(p.kind, p.loc) for p in caught.value.problems} == {
         ("reserved_name", "trajectory/box"),
         ("schema", "trajectory/a"),
