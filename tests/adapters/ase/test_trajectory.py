@@ -72,9 +72,11 @@ def test_attached_to_a_dynamics(tmp_path):
     atoms = bulk("Cu", cubic=True) * 2
     atoms.rattle(0.05, seed=1)
     atoms.calc = EMT()
-    dynamics = VelocityVerlet(atoms, 2 * units.fs)
     energies = []
-    with MolrecTrajectory(tmp_path / "a.mrec", "w", atoms) as trajectory:
+    with (
+        VelocityVerlet(atoms, 2 * units.fs) as dynamics,
+        MolrecTrajectory(tmp_path / "a.mrec", "w", atoms) as trajectory,
+    ):
         dynamics.attach(trajectory, interval=10)
         dynamics.attach(lambda: energies.append(atoms.get_potential_energy()), interval=10)
         dynamics.run(50)
@@ -89,9 +91,9 @@ def test_attached_to_an_optimizer(tmp_path):
     atoms = molecule("H2O")
     atoms.calc = EMT()
     trajectory = MolrecTrajectory(tmp_path / "a.mrec", "w")
-    optimizer = BFGS(atoms, logfile=None)
-    optimizer.attach(trajectory.write, 1, atoms)
-    optimizer.run(fmax=0.1)
+    with BFGS(atoms, logfile=None) as optimizer:
+        optimizer.attach(trajectory.write, 1, atoms)
+        optimizer.run(fmax=0.1)
     trajectory.close()
     found = MolrecTrajectory(tmp_path / "a.mrec")
     assert len(found) == optimizer.nsteps + 1
