@@ -8,6 +8,7 @@ skips work whose result is known; it ships with its equality test against zarr-p
 from __future__ import annotations
 
 import struct
+import math
 import warnings
 from typing import Any, NamedTuple
 
@@ -82,10 +83,18 @@ class ArrayReader:
                 self.key, "array_short", f"rows {start} to {stop} are asked for, {self.rows} are stored"
             )
         if out is None:
-            out = np.empty((stop - start, *self.node.trailing), self.dtype)
+            out = self._room((stop - start, *self.node.trailing))
         if out.size:
             self._fill(start, stop, out)
         return out
+
+    def _room(self, shape: tuple[int, ...]) -> Array:
+        try:
+            return np.empty(shape, self.dtype)
+        except (MemoryError, ValueError):
+            raise refuse(
+                self.key, "too_large", f"{list(shape)} values of {self.dtype} do not fit into memory"
+            ) from None
 
     def all(self) -> Array:
         """Return the whole array; 0-d for a 0-d array."""
@@ -98,6 +107,19 @@ class ArrayReader:
     def refresh(self, node: ArrayNode) -> None:
         """Take a newer document of the same array; what may have changed is read again."""
         self.node = node
+
+
+_PIECE = 2**20
+
+
+def index_values(reader: ArrayReader) -> Array:
+    """Read an index array as far as it ascends, and a piece on: what is claimed behind that is refused unread."""
+    parts = []
+    for at in range(0, reader.rows, _PIECE):
+        parts.append(reader.read(at, min(at + _PIECE, reader.rows)))
+        if not (parts[-1][1:] > parts[-1][:-1]).all():
+            break
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, reader.dtype), *parts])
 
 
 class _Run(NamedTuple):
@@ -116,7 +138,7 @@ class ChunkedReader(ArrayReader):
         super().__init__(store, key, node)
         self.layout = layout
         self._chunk_shape = (layout.chunk_rows, *node.trailing)
-        self._chunk_bytes = int(np.prod(self._chunk_shape)) * self.dtype.itemsize
+        self._chunk_bytes = math.prod(self._chunk_shape) * self.dtype.itemsize
         self._raw = layout.pipeline.raw and layout.pipeline.crc
         self._indexes: dict[int, Array] = {}
         self._kept: tuple[int, Array] | None = None
@@ -156,7 +178,7 @@ class ChunkedReader(ArrayReader):
         kept = self._kept
         if kept is not None and kept[0] == chunk:
             return kept[1]
-        decoded = np.empty(self._chunk_shape, self.dtype)
+        decoded = self._room(self._chunk_shape)
         self._fill_chunks(chunk, chunk + 1, decoded)
         self._kept = (chunk, decoded)
         return decoded
@@ -207,6 +229,13 @@ class ChunkedReader(ArrayReader):
                 self._read_raw(run)
             else:
                 self._read_encoded(run)
+
+    def stored(self) -> list[int]:
+        """Return the numbers of the objects that are stored, ascending: however many rows are claimed."""
+        dotted = self.layout.separator == "."
+        directories, files = self.store.children(self.key if dotted else join(self.key, "c"))
+        names = [name.split(".")[1] for name in files if name.startswith("c.")] if dotted else [*directories, *files]
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 20)
 
     def _shard_key(self, shard: int) -> str:
         key = join(self.key, self.layout.object_key(shard, len(self.node.shape)))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from molrec_core._array import ArrayReader, open_array
+from molrec_core._array import ArrayReader, index_values, open_array
 from molrec_core._csr import ABSENT, Index, RegularIndex, SparseIndex, checked_offset, checked_step_index
 from molrec_core._declaration import BlockSchema, read_structural_shape
 from molrec_core._dtypes import COLUMN_DTYPES, TAGS, refuse
@@ -175,7 +175,7 @@ class BlockReader:
         if self._index is None:
             assert self._sparse is not None
             steps, offsets = self._sparse
-            step_index = checked_step_index(steps.all(), self.nstep, steps.key)
+            step_index = checked_step_index(index_values(steps), self.nstep, steps.key)
             n_updates = len(step_index)
             stored = offsets.read(0, min(n_updates + 1, offsets.rows))
             index = SparseIndex(step_index, checked_offset(stored, n_updates, offsets.key))

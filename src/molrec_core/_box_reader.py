@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from molrec_core._array import ArrayReader, open_array
+from molrec_core._array import ArrayReader, index_values, open_array
 from molrec_core._box import Box
 from molrec_core._cell import check_box_array, make_box, read_cell_defined
 from molrec_core._csr import checked_step_index
@@ -105,7 +105,7 @@ class BoxReader:
             return np.zeros(0 if self.fixed is None else 1, np.int64)
         if self._ordinals is None:
             reader = self._arrays.get("step_index")
-            stored = np.zeros(1, np.uint64) if reader is None else reader.all()
+            stored = np.zeros(1, np.uint64) if reader is None else index_values(reader)
             ordinals = checked_step_index(stored, self.nstep, join(self.key, "step_index"))
             for name, array in self._arrays.items():
                 if name != "step_index" and array.rows < len(ordinals):

@@ -202,7 +202,7 @@ class Restorer:
             self._say(f"{array.key}: {node.rows} rows shrunk to {rows}")
             if not self.dry_run:
                 replace(self.store, array.document(rows), self.known)
-        shards = self._open_shards(array, layout, rows)
+        shards = self._open_shards(array, reader, rows)
         array.restore(rows, rows, kept, shards, previous)
         # The stored chunk may hold rows past the array's length even.
         if rows > tail and not is_fill(reader.chunk(tail // size)[rows - tail :]):
@@ -230,14 +230,15 @@ class Restorer:
             )
         return layout
 
-    def _open_shards(self, array: GrowingArray, layout: Layout, rows: int) -> dict[int, Shard]:
+    def _open_shards(self, array: GrowingArray, reader: ChunkedReader, rows: int) -> dict[int, Shard]:
         """Open the shard the next row falls into; entries past the logical end are emptied, later shards go."""
+        layout = reader.layout
         per_shard = layout.chunks_per_shard
         chunks = -(-rows // layout.chunk_rows)
         current = rows // layout.chunk_rows // per_shard
         self._remove_later_shards(array, layout, current)
         if self.every_shard:
-            for shard in range(current):
+            for shard in (n for n in reader.stored() if n < current):
                 self._sound_shard(array, layout, shard, per_shard)
         opened = self._sound_shard(array, layout, current, chunks - current * per_shard)
         return {} if opened is None else {current: opened}

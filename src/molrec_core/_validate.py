@@ -17,7 +17,7 @@ from molrec_core._array import ArrayReader, ChunkedReader, TornIndexWarning, ope
 from molrec_core._block_reader import BlockReader
 from molrec_core._box_reader import BoxReader
 from molrec_core._change import off_grid
-from molrec_core._csr import Index
+from molrec_core._csr import Index, RegularIndex
 from molrec_core._derive import derive_schema
 from molrec_core._document import check_section
 from molrec_core._fixed import child_nodes, get_group, get_node
@@ -262,7 +262,8 @@ class Validator:
             return
         for name, block in blocks.items():
             if any(column in ENDPOINTS for column in block.columns):
-                for ordinal in block.index.ordinals.tolist():
+                regular = isinstance(block.index, RegularIndex)
+                for ordinal in range(_backed(block)) if regular else block.index.ordinals.tolist():
                     update = atoms.index.update_at(ordinal)
                     found = self._try(block.at, ordinal)
                     if found is not None and update >= 0:
@@ -291,7 +292,7 @@ class Validator:
             )
         if not self.deep:
             return
-        for update in range(block.index.n_updates):
+        for update in range(_backed(block)):
             found = self._try(block.update, update)
             if found is None:
                 break
@@ -322,9 +323,10 @@ class Validator:
         if reader.layout.chunks_per_shard:
             self._dead += self._try(lambda: sum(_dead_bytes(reader))) or 0
         if self.deep:
-            rows = reader.layout.chunk_rows
-            for first in range(0, node.rows, rows):
-                self._try(reader.read, first, min(first + rows, node.rows))
+            for chunk in self._try(lambda: list(_stored_chunks(reader))) or ():
+                rows = reader.layout.chunk_rows
+                if chunk * rows < node.rows:
+                    self._try(reader.read, chunk * rows, min((chunk + 1) * rows, node.rows))
 
 
 def _changes(indexes: Iterator[Index]) -> list[int]:
@@ -332,11 +334,36 @@ def _changes(indexes: Iterator[Index]) -> list[int]:
     return np.unique(np.concatenate(parts)).tolist() if parts else []
 
 
+def _stored_chunks(reader: ChunkedReader) -> Iterator[int]:
+    """Yield the chunks that are stored; the others are fill, however many are claimed."""
+    per_shard = reader.layout.chunks_per_shard
+    for number in reader.stored():
+        if not per_shard:
+            yield number
+        else:
+            entries = reader.entries(number)
+            filled = np.flatnonzero((entries != EMPTY).any(axis=1))
+            yield from (number * per_shard + filled).tolist()
+
+
+def _backed(block: BlockReader) -> int:
+    """Count the updates of a block that can hold anything but fill: the rest need no look."""
+    updates = int(block.index.n_updates)
+    if isinstance(block.index, RegularIndex):
+        rows = 0
+        for reader in block.columns.values():
+            if not isinstance(reader, ChunkedReader):
+                return updates
+            per_object = reader.layout.chunk_rows * max(1, reader.layout.chunks_per_shard)
+            rows = max(rows, (max(reader.stored(), default=-1) + 1) * per_object)
+        return min(updates, rows // block.index.rows + 1)
+    return updates
+
+
 def _dead_bytes(reader: ChunkedReader) -> Iterator[int]:
     """Yield, shard by shard, the bytes that neither the index nor a chunk it names accounts for."""
     layout = reader.layout
-    shards = -(-reader.rows // (layout.chunk_rows * layout.chunks_per_shard))
-    for shard in range(shards):
+    for shard in reader.stored():
         size = reader.store.size(join(reader.key, layout.object_key(shard, len(reader.node.shape))))
         if size is not None:
             entries = reader.entries(shard).tolist()
