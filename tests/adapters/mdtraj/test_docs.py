@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
+
+from docs.fences import page, run_page
 
 md = pytest.importorskip("mdtraj")
 import molrec_mdtraj  # noqa: E402
-
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "mdtraj.md").read_text(encoding="utf-8")
 
 
 def test_every_python_block_runs(kit, tmp_path, monkeypatch):
@@ -21,11 +18,8 @@ def test_every_python_block_runs(kit, tmp_path, monkeypatch):
     source.xyz = source.xyz[:, :12].copy()
     source.save_xtc("run.xtc")
     source[0].save_pdb("top.pdb")
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 6
-    scope = {}
-    for block in blocks:
-        exec(compile(block, "docs/mdtraj.md", "exec"), scope)
+    _, ran = run_page("mdtraj.md")
+    assert ran == 6
 
 
 def test_every_public_name_is_told():
@@ -39,4 +33,4 @@ def test_every_public_name_is_told():
         "unregister",
     ):
         assert name in molrec_mdtraj.__all__
-        assert name in PAGE
+        assert name in page("mdtraj.md")
