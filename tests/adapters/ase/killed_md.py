@@ -13,7 +13,6 @@ import numpy as np
 from ase import units
 from ase.build import bulk
 from ase.calculators.emt import EMT
-from ase.md.velocitydistribution import MaxwellBoltzmannDistribution
 from ase.md.verlet import VelocityVerlet
 
 from molrec_ase import MolrecTrajectory
@@ -31,7 +30,8 @@ def main(path: str, steps: int) -> None:
             done = int(record.trajectory.steps[-1])
     else:
         atoms = bulk("Cu", cubic=True) * (2, 2, 2)
-        MaxwellBoltzmannDistribution(atoms, temperature_K=600, rng=np.random.default_rng(1))
+        thermal = np.sqrt(atoms.get_masses() * units.kB * 600)[:, None]
+        atoms.set_momenta(np.random.default_rng(1).normal(size=(len(atoms), 3)) * thermal)
     atoms.calc = EMT()
     dynamics = VelocityVerlet(atoms, 2 * units.fs)
     with MolrecTrajectory(path, "a", flush_every=2) as trajectory:

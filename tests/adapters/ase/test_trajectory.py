@@ -19,7 +19,7 @@ from ase.md.verlet import VelocityVerlet
 from ase.optimize import BFGS
 
 from molrec_ase import MolrecTrajectory
-from molrec_core import ClosedError, LockedError, ReadOnlyError, RecordNotFoundError, open_record
+from molrec_core import ClosedError, FormatError, LockedError, ReadOnlyError, RecordNotFoundError, open_record
 
 PROGRAM = Path(__file__).with_name("killed_md.py")
 
@@ -32,7 +32,8 @@ def frames_on_disk(path):
     try:
         with open_record(path) as record:
             return len(record.trajectory)
-    except RecordNotFoundError:
+    except (RecordNotFoundError, FormatError):
+        # Not there yet, or being laid down.
         return 0
 
 
@@ -41,13 +42,15 @@ def test_a_run_killed_halfway_goes_on_and_is_read_back_whole(tmp_path):
     path = tmp_path / "md.mrec"
     process = subprocess.Popen([sys.executable, PROGRAM, path, "100000"], stdout=subprocess.PIPE)
     deadline = time.monotonic() + 120
-    while frames_on_disk(path) < 20:
-        assert time.monotonic() < deadline, "the run wrote nothing"
-        assert process.poll() is None
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+    try:
+        while frames_on_disk(path) < 20:
+            assert time.monotonic() < deadline, "the run wrote nothing"
+            assert process.poll() is None
+            time.sleep(0.02)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
     committed = frames_on_disk(path)
     assert committed >= 20
     survived = ase.io.read(path, ":")
