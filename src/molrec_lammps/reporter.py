@@ -155,14 +155,14 @@ class MolrecReporter:
             )
         keywords = CANONICAL if self._thermo is None else self._thermo
         try:
-            self._drive(int(nsteps), keywords)
+            with self._sampler.tallying(self._every, thermo=bool(keywords)):
+                self._drive(int(nsteps), keywords)
         except Exception as error:
             self.close(error)
             raise
 
     def _drive(self, nsteps: int, keywords: tuple[str, ...]) -> None:
         lmp, every = self._lmp, self._every
-        self._sampler.prepare_thermo()
         self._labels = type_labels(lmp)
         first = step = int(lmp.extract_global("ntimestep"))
         self._check_step(step)

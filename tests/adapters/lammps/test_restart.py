@@ -213,7 +213,7 @@ def kill_and_compare(tmp_path, kills, steps):
     reached = []
     for _ in range(kills):
         program = start(tmp_path / "m.mrec", tmp_path / "r", steps)
-        time.sleep(chance.uniform(0.0, duration / 2))
+        time.sleep(chance.uniform(0.0, 2 * duration / (kills + 1)))
         kill(program)
         if (tmp_path / "m.mrec").exists():
             record = open_record(tmp_path / "m.mrec")

@@ -213,7 +213,7 @@ def kill_and_compare(tmp_path, kills, steps):
     reached = []
     for _ in range(kills):
         program = start(tmp_path / "a.mrec", tmp_path / "a.chk", steps)
-        time.sleep(chance.uniform(0.0, duration / 2))
+        time.sleep(chance.uniform(0.0, 2 * duration / (kills + 1)))
         with program:
             program.send_signal(signal.SIGKILL)
         # No lock, flag or repair: it opens at whatever was committed.
