@@ -24,6 +24,7 @@ from molrec_core._root import Root, write_failed
 from molrec_core._schema import SequenceSchema
 from molrec_core._sequence import Checked, SequenceWriter
 from molrec_core._store import Store
+from molrec_core._taking_up import clear
 from molrec_core.errors import ClosedError, CommitError, LockedError, SchemaError
 
 _open_runs: weakref.WeakSet[Appending] = weakref.WeakSet()
@@ -57,6 +58,7 @@ class Appending:
         self._schema = None
         self._precision = None
         self._carry: Store | None = None
+        self._stale: tuple[str, ...] = ()
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._commit_lock = threading.RLock()
@@ -159,6 +161,7 @@ class Appending:
 
     def _lay_down(self, sequence: SequenceWriter) -> None:
         try:
+            clear(self._root, self._stale)
             create(self._root.store, sequence.creation(), self._root.known)
             create(self._root.store, [sequence.marker()], self._root.known)
         except OSError as error:

@@ -147,7 +147,7 @@ class _Filler:
             if scratch is None or len(scratch) < n:
                 scratch = self._local.scratch = np.empty((n, *self._trailing), reader.dtype)
             values = reader.read(piece.row, piece.row + n, scratch[:n]).reshape(
-                -1, self._n_rows, *self._trailing
+                piece.stop - piece.start, self._n_rows, *self._trailing
             )
             _put(values if self._rows is None else values[:, self._rows], part, self._factor)
 

@@ -26,19 +26,18 @@ class Taken:
         The trajectory; None when it holds no frame and is to be started anew.
     pin : SequenceSchema or None
         The declaration of a trajectory without frames.
+    stale : tuple of str
+        What lies below such a trajectory; it goes when the first frame lays a new one down.
     """
 
     sections: dict[str, Frame] = field(default_factory=dict)
     sequence: SequenceWriter | None = None
     pin: SequenceSchema | None = None
+    stale: tuple[str, ...] = ()
 
 
 def take_up(root: Root, after_step: int | None) -> Taken:
-    """Bring a record back to its marker, or to the last frame not past `after_step`.
-
-    A trajectory without frames is cleared, its marker first, so that nothing of a run
-    that died before its first commit shows through.
-    """
+    """Bring a record back to its marker, or to the last frame not past `after_step`."""
     store = root.store
     taken = Taken()
     for name in ("system", "frame"):
@@ -47,18 +46,19 @@ def take_up(root: Root, after_step: int | None) -> Taken:
             taken.sections[name] = read_frame(store, name, node, sections=taken.sections.get)
     drop_consolidated(store, root.known)
     if get_group(store, KEY) is None:
-        _clear(root, [""])
+        taken.stale = ("",)
         return taken
     sequence = Restorer(store, taken.sections, root.known).restore(after_step)
     if sequence.frames:
         taken.sequence = sequence
         return taken
     taken.pin = sequence.schema if sequence.schema.blocks else None
-    _clear(root, [ZARR_JSON, "step", "time", "meta", "box", *sequence.blocks])
+    taken.stale = (ZARR_JSON, "step", "time", "meta", "box", *sequence.blocks)
     return taken
 
 
-def _clear(root: Root, names: list[str]) -> None:
+def clear(root: Root, names: tuple[str, ...]) -> None:
+    """Remove a trajectory without frames, its marker first: nothing of a dead run may show through the next."""
     for name in names:
         key = join(KEY, name)
         if root.store.size(key) is not None or root.store.children(key) != ([], []):

@@ -183,6 +183,7 @@ class TrajectoryWriter(Appending):
             self._begin(taken.sequence)
         else:
             self._schema = pinned(schema, None) or taken.pin
+            self._stale = taken.stale
 
     def close(self) -> None:
         """Commit, make every length exact and give the record up; closing twice is allowed.

@@ -633,3 +633,19 @@ def test_the_packed_record_beside_it_is_another_record(old):
         writer.append(x(2.0))
     assert values(packed) == [[1.0]]
     assert values(old) == [[2.0]]
+
+
+def test_a_cut_to_no_frames_stays_a_record_until_the_next_one(tmp_path):
+    """What is left after `after_step` opens with zero frames until a frame begins the trajectory anew."""
+    record = tmp_path / "run.mrec"
+    with TrajectoryWriter(record) as writer:
+        for step in (5, 6):
+            writer.append(Frame({"atoms": Block({"x": [float(step)]})}), step=step)
+    with TrajectoryWriter.reopen(record, after_step=0) as writer:
+        assert len(open_record(record).trajectory) == 0
+        writer.append(Frame({"atoms": Block({"x": [1.0, 2.0]})}), step=1)
+        writer.flush()
+        assert [len(f["atoms"]["x"]) for f in open_record(record).trajectory] == [2]
+    with TrajectoryWriter.reopen(record, after_step=0):
+        pass
+    assert len(open_record(record).trajectory) == 0
