@@ -10,6 +10,8 @@ import time
 import numpy as np
 import pytest
 from molrec_core import Block, Frame, LockedError, RecordExistsError, RecordNotFoundError, TrajectoryWriter, open_record, pack
+from molrec_core import _lock
+from molrec_core._lock import WriterLock
 from molrec_core.errors import FormatError
 
 FORK = multiprocessing.get_context("fork")
@@ -164,3 +166,37 @@ def test_readers_beside_a_writer(tmp_path, frames):
     assert [wrong for *_, wrong in found if wrong] == []
     assert all(seen == frames for seen, *_ in found)
     assert all(reads > 10 for _, reads, _ in found)
+
+
+def test_an_overwrite_under_way_is_not_undone(tmp_path):
+    """Between its two renames the old record stands aside; only that of a dead run is put back."""
+    path, aside = tmp_path / "run.mrec", tmp_path / ".run.mrec.old"
+    with TrajectoryWriter(path) as writer:
+        writer.append(frame(0))
+    path.rename(aside)
+    lock = WriterLock(aside)
+    with pytest.raises(LockedError):
+        TrajectoryWriter.reopen(path)
+    assert aside.exists()
+    lock.release()
+    with TrajectoryWriter.reopen(path) as writer:
+        writer.append(frame(1))
+    assert len(open_record(path).trajectory) == 2
+    assert not aside.exists()
+
+
+def test_a_record_replaced_while_it_is_locked(tmp_path, monkeypatch):
+    """The lock of a directory that is no longer in its place guards nothing."""
+    path = tmp_path / "run.mrec"
+    with TrajectoryWriter(path) as writer:
+        writer.append(frame(0))
+
+    def swap(fd, how, flock=_lock.fcntl.flock):
+        if path.exists():
+            path.rename(tmp_path / "other.mrec")
+            path.mkdir()
+        flock(fd, how)
+
+    monkeypatch.setattr(_lock.fcntl, "flock", swap)
+    with pytest.raises(LockedError, match="replaced"):
+        WriterLock(path)
