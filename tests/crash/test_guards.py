@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from unittest import mock
 
 import pytest
+
 from molrec_core import _appending, _commit, _metrics_fold, _pack, _restore, _root
 from molrec_core._column import EMPTY_ENTRY, GrowingArray, Pending
 from molrec_core._sequence import SequenceWriter
@@ -63,7 +64,7 @@ def stale_entries_kept():
     real = _restore.Restorer._open_shards
 
     def blind(self, *args):
-        with mock.patch.object(DirectoryStore, "write", lambda *_: 0):
+        with mock.patch.object(DirectoryStore, "write", return_value=0):
             return real(self, *args)
 
     with mock.patch.object(_restore.Restorer, "_open_shards", blind):
@@ -116,7 +117,7 @@ def trajectory_group_first():
 
 @contextmanager
 def no_sync_before_the_marker():
-    with mock.patch.object(GrowingArray, "take_touched", lambda _: set()):
+    with mock.patch.object(GrowingArray, "take_touched", side_effect=set):
         yield
 
 
@@ -177,7 +178,7 @@ def going_on_after_a_failed_sync():
 
 @contextmanager
 def directories_not_synced():
-    with mock.patch.object(DirectoryStore, "sync_directory", lambda *_: None):
+    with mock.patch.object(DirectoryStore, "sync_directory", return_value=None):
         yield
 
 
@@ -213,7 +214,7 @@ def archive_not_synced():
 
 @contextmanager
 def fold_not_synced_before_its_catalog():
-    with mock.patch.object(_metrics_fold, "settle_tree", lambda *_: None):
+    with mock.patch.object(_metrics_fold, "settle_tree", return_value=None):
         yield
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from molrec_core import (
     Block,
     Box,
@@ -113,8 +114,8 @@ def test_K09_P104_P105_a_killed_writer_loses_no_committed_frame(tmp_path):
             first = check(path, max(first, least))
         except (FormatError, RecordNotFoundError) as error:
             # Begun, and killed before its first commit.
-            assert error.kind in {"no_section", "not_found"}
-            assert least == 0
+            if least or error.kind not in {"no_section", "not_found"}:
+                raise
         if kill % 4 == 3:
             if first:
                 repair(path)
@@ -165,11 +166,15 @@ def write_some(path, n, **options):
 
 def refused(writer, first, frames=4000):
     """Append until it is refused; the error is ours, names the record, and stays."""
-    with pytest.raises(CommitError) as caught:
+
+    def go_on():
         for i in range(first, first + frames):
             writer.append(frame(i), step=i * i, time=i * 0.1)
             if i % 5 == 0:
                 writer.flush()
+
+    with pytest.raises(CommitError) as caught:
+        go_on()
     assert caught.value.path == str(writer.path)
     assert caught.value.stage
     for call in (writer.flush, lambda: writer.append(frame(0), step=10**9, time=1e9)):
@@ -313,9 +318,9 @@ def test_a_read_only_directory(tmp_path):
             TrajectoryWriter(place / "other.mrec")
         with pytest.raises(CommitError, match=r"Read-only|denied"):
             TrajectoryWriter(path, overwrite=True)
+        writer = TrajectoryWriter.reopen(path)
+        writer.append(frame(6), step=36, time=0.6)
         with pytest.raises(CommitError, match=r"Read-only|denied"):
-            writer = TrajectoryWriter.reopen(path)
-            writer.append(frame(6), step=36, time=0.6)
             writer.close()
         assert check(path, 6) == 6
     goes_on(path, 6)

@@ -12,6 +12,7 @@ from statistics import median
 
 import numpy as np
 import pytest
+
 from molrec_core import Block, Frame, RecordError, TrajectoryWriter, open_record
 
 
@@ -56,7 +57,9 @@ def test_a_long_run_stays_flat(tmp_path, frames):
         held.append(memory())
         files.append(open_files())
         costs.append(opening_cost(path))
-    print(f"memory {[m >> 20 for m in held]} MiB, files {files}, open {[round(1e3 * c, 2) for c in costs]} ms")
+    print(
+        f"memory {[m >> 20 for m in held]} MiB, files {files}, open {[round(1e3 * c, 2) for c in costs]} ms"
+    )
     assert files[-1] == files[1]
     assert held[-1] - held[1] < 32 * 2**20
     assert costs[-1] < 3 * costs[0] + 0.005
@@ -69,7 +72,10 @@ def test_a_long_run_stays_flat(tmp_path, frames):
 def test_failed_opens_leak_nothing(tmp_path):
     """2,000 opens of records that are refused, at three different moments."""
     kinds = {}
-    for name, data in {"text": b"no json", "version": b'{"zarr_format": 3, "node_type": "group", "attributes": {"nstep": -1}}'}.items():
+    for name, data in {
+        "text": b"no json",
+        "version": b'{"zarr_format": 3, "node_type": "group", "attributes": {"nstep": -1}}',
+    }.items():
         path = tmp_path / f"{name}.mrec"
         with TrajectoryWriter(path) as writer:
             writer.append(frame(0))
@@ -116,7 +122,10 @@ def test_reading_in_other_processes(tmp_path, how):
     reader = open_record(path).trajectory
     assert reader[0].meta["pe"] == 0.0
     stop = threading.Event()
-    others = [threading.Thread(target=lambda: [reader[i] for i in range(400) if not stop.is_set()]) for _ in range(4)]
+    others = [
+        threading.Thread(target=lambda: [reader[i] for i in range(400) if not stop.is_set()])
+        for _ in range(4)
+    ]
     for thread in others:
         thread.start()
     context = multiprocessing.get_context(how)

@@ -7,6 +7,7 @@ import os
 from random import Random
 
 import pytest
+
 from molrec_core.testing._disk import killed, lost_power
 from molrec_core.testing._recorder import Recorder
 from molrec_core.testing.crash import WORKLOADS, main, run
@@ -128,6 +129,7 @@ def test_a_kill_tears_the_last_write_only(tmp_path):
         put(top / "a", b"x" * 128)
         put(top / "b", b"y" * 128)
 
-    states = contents(killed(*(lambda r: (r.start, r.operations))(recorded(tmp_path, write)), 64))
+    recorder = recorded(tmp_path, write)
+    states = contents(killed(recorder.start, recorder.operations, 64))
     assert (frozenset({("a", b"x" * 128), ("b", b"y" * 64)}), frozenset()) in states
     assert not any(dict(files).get("b") and dict(files)["a"] != b"x" * 128 for files, _ in states)

@@ -28,9 +28,9 @@ from molrec_core import (
 )
 from molrec_core._root import spare
 from molrec_core.testing._disk import State, killed, lost_power
+from molrec_core.testing._driver import NAME, Run, Workload, small_extents
 from molrec_core.testing._expected import History, Image, Requirement, image
 from molrec_core.testing._recorder import Operation, Recorder, Tree
-from molrec_core.testing._driver import NAME, Run, Workload, small_extents
 
 SMALL_SECTOR, SECTOR = 64, 512
 
@@ -60,7 +60,7 @@ class Report:
 @contextmanager
 def scratch() -> Iterator[Path]:
     """Make a directory in memory where there is one, gone afterwards."""
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 - states are rebuilt by the thousand
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - states are rebuilt by the thousand
     top = Path(tempfile.mkdtemp(dir=memory))
     try:
         yield top

@@ -181,7 +181,8 @@ def _mixed(old: bytes, inode: int, changes: list[Change], sector: int, random: R
         versions.append(tree.files[inode])
     # Late moments are the likelier ones, or hardly any state would come near a commit.
     size = len(random.choice([*versions, versions[-1], versions[-1]]))
-    pieces = []
-    for at in range(0, size, sector):
-        pieces.append(random.choice([*versions, versions[-1]])[at : at + sector].ljust(sector, b"\0"))
+    pieces = (
+        random.choice([*versions, versions[-1]])[at : at + sector].ljust(sector, b"\0")
+        for at in range(0, size, sector)
+    )
     return b"".join(pieces)[:size]

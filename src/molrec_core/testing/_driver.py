@@ -25,12 +25,13 @@ def small_extents() -> Iterator[None]:
     The thread that commits behind an append is left out: the run itself says when.
     """
     with ExitStack() as stack:
-        extents = {"COLUMN_CHUNK_BYTES": 96, "SHARD_BYTES": 8 * 96, "FLUSH_BYTES": 300}
-        stack.enter_context(mock.patch.multiple(_extents, **extents))
+        stack.enter_context(
+            mock.patch.multiple(_extents, COLUMN_CHUNK_BYTES=96, SHARD_BYTES=8 * 96, FLUSH_BYTES=300)
+        )
         stack.enter_context(
             mock.patch.multiple(_series, DENSE_CHUNK_ROWS=4, DENSE_CHUNKS_PER_SHARD=6, _SPILL=4)
         )
-        stack.enter_context(mock.patch.object(_commit.Committer, "request", lambda *_: None))
+        stack.enter_context(mock.patch.object(_commit.Committer, "request", return_value=None))
         yield
 
 
@@ -69,7 +70,7 @@ class Run:
 
     def settle(self) -> None:
         """Commit as the thread behind an append does."""
-        self.writer._commit(final=False)  # noqa: SLF001 - what that thread calls
+        self.writer._commit(final=False)
         self.done()
 
     def flush(self) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from molrec_core._frame import Block, Frame
 from molrec_core._box import Box
+from molrec_core._frame import Block, Frame
 
 Image = tuple[Any, ...]
 """A frame as a value: equal exactly when every bit of two frames is."""

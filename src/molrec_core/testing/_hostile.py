@@ -54,7 +54,10 @@ def sound() -> Files:
         path = Path(directory) / "run.mrec"
         names = np.array(["C", "H", ""], np.dtypes.StringDType())
         system = Frame(
-            {"atoms": Block({"mass": np.arange(3.0), "name": names}, precision={"mass": 0.5}), "links": _links(3)},
+            {
+                "atoms": Block({"mass": np.arange(3.0), "name": names}, precision={"mass": 0.5}),
+                "links": _links(3),
+            },
             box=Box(np.eye(3), origin=np.ones(3)),
             meta={"title": "hostile", "charge": 1, "nested": {"a": [1, 2]}},
         )
@@ -62,7 +65,9 @@ def sound() -> Files:
         schema.declare_precision("atoms", "y", 0.125).declare_aligned("tags", "atoms")
         schema.declare_meta("label", "string", fill="").declare_meta("extra", "json", fill=None)
         status = {"state": "running"}
-        with TrajectoryWriter(path, schema, system=system, meta={"units": {"preset": "lj"}}, status=status) as writer:
+        with TrajectoryWriter(
+            path, schema, system=system, meta={"units": {"preset": "lj"}}, status=status
+        ) as writer:
             for i in range(6):
                 writer.append(_frame(i), step=i * i, time=i * 0.1)
         with MetricsWriter(path) as metrics:
@@ -84,7 +89,11 @@ def _frame(i: int) -> Frame:
     names = np.array(["a", "", f"name {i}"], np.dtypes.StringDType())
     mask = {"z": np.array([True, i % 2 == 0, True])} if i >= 4 else None
     atoms = Block({"x": np.arange(n) / 3 + i, "y": np.arange(n) / 8 + i, "z": np.arange(3.0)}, validity=mask)
-    blocks = {"atoms": atoms, "tags": Block({"label": names}), "shape": Block({"rows": np.arange(i % 3, dtype=np.int32)})}
+    blocks = {
+        "atoms": atoms,
+        "tags": Block({"label": names}),
+        "shape": Block({"rows": np.arange(i % 3, dtype=np.int32)}),
+    }
     if i % 2 == 0:
         blocks["fixed"] = Block({"vector": np.full((2, 3), float(i)), "phase": np.array([1j, 2.0 + i])})
     return Frame(blocks, box=Box(np.eye(3) * (9 + i // 3)), meta={"pe": float(i)})
@@ -93,7 +102,7 @@ def _frame(i: int) -> Frame:
 # -- one mutation each
 
 
-def _places(node: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - JSON
+def _places(node: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield at
     if len(at) > 50:
         return
@@ -124,7 +133,9 @@ def change_field(files: Files, random: Random) -> None:
     if what < 0.1:
         del parent[place[-1]]
     elif what < 0.2 and isinstance(parent, dict):
-        parent[random.choice(("../x", "..", "", "\0", "a" * 300, "step", "box", "_validity", "__x", "new"))] = parent.pop(place[-1])
+        parent[
+            random.choice(("../x", "..", "", "\0", "a" * 300, "step", "box", "_validity", "__x", "new"))
+        ] = parent.pop(place[-1])
     elif what < 0.3 and isinstance(parent[place[-1]], int):
         parent[place[-1]] += random.choice((-1, 1, 1000, 2**40))
     else:
@@ -142,7 +153,9 @@ def change_document(files: Files, random: Random) -> None:
     elif what < 0.7:
         files[path] = data[: random.randrange(len(data) + 1)]
     elif what < 0.8:
-        files[path] = data.replace(b'"attributes": {', b'"attributes": {"x":' + b"[" * 3000 + b"]" * 3000 + b",", 1)
+        files[path] = data.replace(
+            b'"attributes": {', b'"attributes": {"x":' + b"[" * 3000 + b"]" * 3000 + b",", 1
+        )
     elif what < 0.9:
         files[path] = files[random.choice(_documents(files))]
     else:
@@ -193,7 +206,9 @@ def _bombs() -> tuple[bytes, ...]:
     size = 2**28
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
     piece = bytes(2**22)
-    deflated = b"".join([*(compressor.compress(piece) for _ in range(size // len(piece))), compressor.flush()])
+    deflated = b"".join(
+        [*(compressor.compress(piece) for _ in range(size // len(piece))), compressor.flush()]
+    )
     known = zstandard.ZstdCompressor(level=3).compress(bytes(size))
     streamed = zstandard.ZstdCompressor(level=3, write_content_size=False).compressobj()
     unknown = b"".join([*(streamed.compress(piece) for _ in range(size // len(piece))), streamed.flush()])

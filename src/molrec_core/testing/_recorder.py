@@ -193,10 +193,10 @@ class Recorder:
         self._fds: dict[int, tuple[str, ...]] = {}
         self._inodes: dict[int, int] = {}
         self._guard = threading.RLock()
-        self._patches = mock.patch.multiple(os, **self._hooks())
+        self._patches = mock.patch.multiple(os, **self._hooks())  # type: ignore[call-overload]  # names are known at run time
         self._fail = fail_sync
 
-    def note(self, requirement: Any) -> None:  # noqa: ANN401 - whatever the campaign checks
+    def note(self, requirement: Any) -> None:
         """State what holds from here on."""
         with self._guard:
             self.operations.append(Note(requirement))
@@ -218,14 +218,14 @@ class Recorder:
         self._now.apply(operation)
         self.operations.append(operation)
 
-    def _parts(self, path: Any, dir_fd: int | None = None) -> tuple[str, ...] | None:  # noqa: ANN401 - as os takes it
+    def _parts(self, path: Any, dir_fd: int | None = None) -> tuple[str, ...] | None:
         """Return where a path lies below the top; None for a place elsewhere."""
         if isinstance(path, int):
             return self._fds.get(path)
         if dir_fd is not None:
             above = self._fds.get(dir_fd)
             return None if above is None else (*above, os.fspath(path))
-        name = Path(os.path.abspath(os.fspath(path)))
+        name = Path.cwd() / os.fspath(path)
         # The place itself may be gone already: only what is above it is resolved.
         name = Path(os.path.realpath(name.parent)) / name.name if name != self.top else name
         return name.relative_to(self.top).parts if name.is_relative_to(self.top) else None
@@ -304,8 +304,13 @@ class Recorder:
             return done
 
         return {
-            **{"open": open_, "close": close, "pwritev": pwritev, "pwrite": pwrite},
-            **{"ftruncate": ftruncate, "write": write, "fsync": self._fsync(real["fsync"])},
+            "open": open_,
+            "close": close,
+            "pwritev": pwritev,
+            "pwrite": pwrite,
+            "ftruncate": ftruncate,
+            "write": write,
+            "fsync": self._fsync(real["fsync"]),
             "fdatasync": self._fsync(real["fdatasync"]),
             **self._entry_hooks(real),
         }

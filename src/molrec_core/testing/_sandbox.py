@@ -52,13 +52,13 @@ class Guard:
             self.opened.append(f"{event} {arguments!r}")
         if event != "open" or not isinstance(arguments[0], str | bytes):
             return
-        path = os.fsdecode(arguments[0])
+        path = Path(os.fsdecode(arguments[0]))
         # A link at the end that is opened with O_NOFOLLOW is refused by the system.
         nofollow = isinstance(arguments[2], int) and bool(arguments[2] & os.O_NOFOLLOW)
-        real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) if nofollow else os.path.realpath(path)
+        real = str(path.parent.resolve() / path.name if nofollow else os.path.realpath(path))
         inside = real == str(self.record) or real.startswith((f"{self.record}/", f"{self.top}/out"))
         if not inside and (real.startswith(f"{self.top}/") or real == "/etc/passwd"):
-            self.opened.append(path)
+            self.opened.append(str(path))
 
 
 _watching: list[Guard] = []
@@ -152,7 +152,12 @@ def look(top: Path, record: Path) -> str | None:
     start = _peak()
     found = None
     try:
-        with warnings.catch_warnings(), limits(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with (
+            warnings.catch_warnings(),
+            limits(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             warnings.simplefilter("ignore")
             guard.active = True
             found = _everything(record, top / "out")
@@ -175,7 +180,9 @@ def _listing(top: Path, record: Path) -> list[tuple[str, int]]:
     found = []
     for at, directories, names in os.walk(top):
         directories[:] = [d for d in directories if Path(at) / d != record and d != "out"]
-        found += [(f"{at}/{name}", (Path(at) / name).lstat().st_size) for name in names if Path(at) / name != record]
+        found += [
+            (f"{at}/{name}", (Path(at) / name).lstat().st_size) for name in names if Path(at) / name != record
+        ]
     return sorted(found)
 
 
@@ -200,7 +207,7 @@ def _traceback(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[:200]} ({' '.join(places[-4:])})"
 
 
-def _tolerated(call: Any) -> Any:  # noqa: ANN401 - any reading call
+def _tolerated(call: Any) -> Any:
     with contextlib.suppress(RecordError):
         return call()
     return None
@@ -212,7 +219,7 @@ def _read(record: Path, _out: Path) -> None:
             _tolerated(lambda section=section: opened.get(section))
         metrics: MetricsReader | None = _tolerated(lambda: opened.get("metrics"))
         for key in metrics or ():
-            _tolerated(lambda key=key: metrics[key])  # type: ignore[index,misc]
+            _tolerated(lambda key=key: metrics[key])  # type: ignore[index]
         trajectory = _tolerated(lambda: opened.trajectory)
         if trajectory is None:
             return
@@ -263,7 +270,10 @@ def put_zip(path: Path, files: Files, random: Random) -> None:
             with contextlib.suppress(ValueError, UnicodeError):
                 archive.writestr(name.replace("\0", "_"), data)
         if hostile == 0:
-            archive.writestr(random.choice(("/etc/x", "../escaped", "a/../../escaped", "c:\\x", "..\\x", "a//b", "./x")), b"x")
+            archive.writestr(
+                random.choice(("/etc/x", "../escaped", "a/../../escaped", "c:\\x", "..\\x", "a//b", "./x")),
+                b"x",
+            )
         elif hostile == 1:
             archive.writestr(random.choice(list(files) or ["zarr.json"]).replace("\0", "_"), b"again")
         elif hostile == 2:
@@ -274,14 +284,14 @@ def put_zip(path: Path, files: Files, random: Random) -> None:
             archive.writestr(link, "../../../../secret")
         elif hostile == 4:
             archive.writestr("zarr.json/x", b"a file that is a directory too")
-    data = bytearray(path.read_bytes())
-    directory = data.find(b"PK\1\2")
+    raw = bytearray(path.read_bytes())
+    directory = raw.find(b"PK\1\2")
     if hostile in {5, 6, 7} and directory > 0:
         for _ in range(random.choice((1, 4, 16))):
             # Sizes, offsets, names and flags of the central directory, overlapping entries among them.
-            at = directory + random.randrange(len(data) - directory)
+            at = directory + random.randrange(len(raw) - directory)
             width = random.choice((1, 2, 4))
-            data[at : at + width] = random.choice((b"\0" * width, b"\xff" * width, random.randbytes(width)))
+            raw[at : at + width] = random.choice((b"\0" * width, b"\xff" * width, random.randbytes(width)))
     elif hostile == 8:
-        del data[random.randrange(len(data)) :]
-    path.write_bytes(data)
+        del raw[random.randrange(len(raw)) :]
+    path.write_bytes(raw)

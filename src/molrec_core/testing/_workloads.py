@@ -62,7 +62,7 @@ def _ragged(run: Run) -> None:
 
 
 def _named(i: int) -> Frame:
-    names = ["", "Cα", "長い名前", f"frame {i}"]
+    names = ["", "C\u03b1", "長い名前", f"frame {i}"]
     return Frame(
         {"atoms": Block({"x": np.arange(4.0) + i, "name": np.array(names, np.dtypes.StringDType())})}
     )
@@ -127,7 +127,7 @@ def _aligned(run: Run) -> None:
 
 
 def _cell(run: Run) -> None:
-    """A cell from attributes to arrays; origin and boundary come later still."""
+    """Take a cell from attributes to arrays; origin and boundary come later still."""
     run.start()
     sides = [9.0, 9.0, 9.0, 9.5, 9.5, 9.75, 10.0, 10.25]
     for i, side in enumerate(sides):
@@ -140,7 +140,7 @@ def _cell(run: Run) -> None:
 
 
 def _cell_whole(run: Run) -> None:
-    """A cell whose attributes hold origin and boundary when it migrates."""
+    """Move a cell whose attributes hold origin and boundary when it migrates."""
     run.start()
     for i in range(6):
         box = Box(np.diag([9.0 + i // 3] * 3), origin=np.ones(3), boundary=np.array([True, False, True]))
@@ -192,7 +192,7 @@ def _elision(run: Run) -> None:
 
 
 def _same_rows(run: Run) -> None:
-    """A carried-forward block presented again with as many rows: only the index tells when."""
+    """Present a carried-forward block again with as many rows: only the index tells when."""
     schema = SequenceSchema.from_frames([Frame({"atoms": atoms(0), "bonds": _bonds(2)})])
     run.start(schema)
     for i in range(7):
@@ -206,7 +206,7 @@ def _same_rows(run: Run) -> None:
 
 
 def _tail(run: Run) -> None:
-    """The tail chunk encoded anew after each of many flushes."""
+    """Encode the tail chunk anew after each of many flushes."""
     run.start()
     for i in range(8):
         run.append(moving(i))
@@ -286,7 +286,7 @@ def _dead_history() -> History:
 
 
 def _failed_sync(run: Run) -> None:
-    """A sync fails once: what it was for is gone, though later ones succeed."""
+    """Fail one sync: what it was for is gone, though later ones succeed."""
     run.start()
     try:
         for i in range(8):
@@ -345,8 +345,8 @@ def _metrics(run: Run) -> None:
                     run.done()
             if part == 1:
                 # Left without a sync: a fold must not claim lines that the disk may lose.
-                metrics._closed = True  # noqa: SLF001 - as a killed process leaves it
-                metrics._lock.release()  # noqa: SLF001
+                metrics._closed = True
+                metrics._lock.release()
         if part != 1:
             run.done()
         fold_metrics(run.path)

@@ -11,6 +11,7 @@ import importlib
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,32 +23,28 @@ Parser = Callable[[bytes], object]
 
 def parsers() -> tuple[Parser, ...]:
     """Return every parser of stored bytes, each taking any bytes."""
-    from molrec_core._codecs import Pipeline, parse_pipeline  # noqa: PLC0415 - imported under instrumentation
-    from molrec_core._metrics_log import decode_event  # noqa: PLC0415
-    from molrec_core._node import parse_node  # noqa: PLC0415
-    from molrec_core._progression import read_progression  # noqa: PLC0415
-    from molrec_core._schema import SequenceSchema  # noqa: PLC0415
-    from molrec_core._strings import decode_strings  # noqa: PLC0415
-    from molrec_core._typedjson import TAGS, decode, loads  # noqa: PLC0415
-    from molrec_core.errors import CodecError  # noqa: PLC0415
+    from molrec_core._codecs import Pipeline, parse_pipeline
+    from molrec_core._dtypes import TAGS
+    from molrec_core._metrics_log import decode_event
+    from molrec_core._node import parse_node
+    from molrec_core._progression import read_progression
+    from molrec_core._schema import SequenceSchema
+    from molrec_core._strings import decode_strings
+    from molrec_core._typedjson import decode, loads
 
     def chunk(data: bytes) -> None:
         pipeline: Pipeline | None = parse_pipeline([{"name": "bytes", "configuration": {"endian": "little"}},
                                                     {"name": "gzip", "configuration": {"level": 1}}], "f64", ())  # fmt: skip
         assert pipeline is not None
         for decoding in (lambda: pipeline.decode(data, 8), lambda: decode_strings(data, 3)):
-            try:
+            with suppress(RecordError):
                 decoding()
-            except CodecError:
-                pass
 
     def typed(data: bytes) -> None:
         value = loads(data, "")
         for tag in TAGS:
-            try:
+            with suppress(RecordError):
                 decode(value, tag, "")
-            except RecordError:
-                pass
 
     return (
         lambda data: parse_node(data, ""),
@@ -65,17 +62,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=int, default=600)
     given = parser.parse_args(arguments)
     atheris: Any = importlib.import_module("atheris")
-    for name in [name for name in sys.modules if name.startswith("molrec_core") and "errors" not in name and "testing" not in name]:
+    for name in [
+        name
+        for name in sys.modules
+        if name.startswith("molrec_core") and "errors" not in name and "testing" not in name
+    ]:
         del sys.modules[name]
     with atheris.instrument_imports(include=["molrec_core"]):
         ours = parsers()
 
     def one(data: bytes) -> None:
         for parse in ours:
-            try:
+            with suppress(RecordError):
                 parse(data)
-            except RecordError:
-                pass
 
     with tempfile.TemporaryDirectory() as corpus:
         for number, data in enumerate(sound().values()):
