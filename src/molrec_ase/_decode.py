@@ -31,6 +31,8 @@ Array = np.ndarray[Any, Any]
 Columns = dict[str, Column]
 
 _GROWTH, _LONGEST_RUN, _RUN_ATOMS = 8, 512, 2**17
+_LARGE = 2**13
+"""Atoms of an image that is read by itself: copying it out of a run costs more than the run saves."""
 _HANDLED = {*STACKS, "element", "atomic_number", "mass", "free", "residue", "segment"}
 _ARRAYS = {column: name for name, column in IDENTITY.items()}
 _CANONICAL = {"ke": "energy", "etotal": "energy", "press": "pressure", "temp": "", "volume": "volume"}
@@ -93,6 +95,7 @@ class Decoder:
             if self._reader is not None
             else tuple(self._frame.meta if self._frame else ())
         )
+        self._alone = False
         self._unpinned = [key for key in keys if key not in schema.meta]
         self._cell_of: tuple[Box | None, bytes] | None = None
         self._cell: tuple[Array, Array, Array] = (np.zeros((3, 3)), np.zeros(3, bool), np.zeros((3, 1)))
@@ -112,6 +115,7 @@ class Decoder:
         at, size = 0, 1
         while at < len(ordinals):
             run = ordinals[at : at + size]
+            self._alone = len(run) == 1
             for updates in self._updates.values():
                 updates.load(run)
             atoms = 0
@@ -120,7 +124,12 @@ class Decoder:
                 atoms += len(image)
                 yield image
             at += len(run)
-            size = min(size * _GROWTH, _LONGEST_RUN, max(1, _RUN_ATOMS * len(run) // max(atoms, 1)))
+            large = atoms >= _LARGE * len(run)
+            size = (
+                1
+                if large
+                else min(size * _GROWTH, _LONGEST_RUN, max(1, _RUN_ATOMS * len(run) // max(atoms, 1)))
+            )
 
     def _at(self, ordinal: int) -> Atoms:
         assert self._reader is not None
@@ -149,7 +158,7 @@ class Decoder:
         length = self._conversion.length
         arrays: dict[str, Array] = {
             "numbers": self._numbers(columns, count),
-            "positions": positions.values.copy() if length == 1.0 else positions.values * length,
+            "positions": self._vectors(positions, parts, "atoms", "positions", length),
         }
         self._put_columns(arrays, columns, info)
         if self._places.arrays:
@@ -166,6 +175,16 @@ class Decoder:
         if results:
             atoms.calc = make_calculator(atoms, results, info.own.get("$calculator", self._places.calculator))
         return atoms
+
+    def _vectors(
+        self, given: Column, parts: Mapping[str, Part], block: str, name: str, factor: float
+    ) -> Array:
+        """Return vectors that belong to the image alone."""
+        if factor != 1.0:
+            return given.values * factor
+        part = parts.get(block)
+        own = self._alone and part is not None and part.columns.get(name) is given
+        return given.values if own else given.values.copy()
 
     def _joined(self, parts: Mapping[str, Part]) -> tuple[Columns, int]:
         """Join all columns that describe the atoms, row by row; a later block wins a shared name."""
@@ -280,7 +299,7 @@ class Decoder:
         own = parts.get("forces")
         forces = own.columns["forces"] if own is not None and own.count == count else columns.get("forces")
         if forces is not None and count:
-            results["forces"] = forces.values.copy()
+            results["forces"] = self._vectors(forces, parts, "forces", "forces", 1.0)
         for name, home in self._places.result_arrays.items():
             part = parts.get(home.block)
             if part is not None and part.count == count and count:

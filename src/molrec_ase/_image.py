@@ -17,11 +17,23 @@ from ase.cell import Cell
 Array = np.ndarray[Any, Any]
 
 _CALCULATOR = SinglePointCalculator(Atoms())
-_KNOWN = (
-    vars(Atoms()).keys() == {"_cellobj", "_pbc", "arrays", "_celldisp", "_constraints", "info", "_calc"}
-    and vars(_CALCULATOR).keys()
-    == {"atoms", "results", "parameters", "_directory", "prefix", "get_spin_polarized", "use_cache"}
-)
+_KNOWN = vars(Atoms()).keys() == {
+    "_cellobj",
+    "_pbc",
+    "arrays",
+    "_celldisp",
+    "_constraints",
+    "info",
+    "_calc",
+} and vars(_CALCULATOR).keys() == {
+    "atoms",
+    "results",
+    "parameters",
+    "_directory",
+    "prefix",
+    "get_spin_polarized",
+    "use_cache",
+}
 
 
 def make_atoms(

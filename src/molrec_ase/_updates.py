@@ -119,5 +119,11 @@ class Updates:
             )
 
     def at(self, ordinal: int) -> Part | None:
-        """Return the block as a frame of the last run sees it; None where it is absent."""
-        return self._parts.get(self._seen[ordinal])
+        """Return the block as a frame of the last run sees it; None where it is absent.
+
+        Of a run of one frame the vectors are given away: they are the caller's own.
+        """
+        update = self._seen[ordinal]
+        if self._stacks and len(self._seen) == 1:
+            return self._parts.pop(update, None)
+        return self._parts.get(update)

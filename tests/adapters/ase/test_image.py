@@ -70,3 +70,22 @@ def test_reading_works_with_either(monkeypatch, tmp_path, images, assert_same):
     fast = ase.io.read(tmp_path / "a.mrec", ":")
     monkeypatch.setattr(_image, "_KNOWN", False)
     assert_same(fast, ase.io.read(tmp_path / "a.mrec", ":"))
+
+
+@pytest.mark.parametrize("count", [4, 10_000])
+def test_images_share_nothing(tmp_path, count):
+    """Large images are read one by one and small ones together; both own what they hold, also what carries forward."""
+    still = Atoms(f"H{count}", np.ones((count, 3)))
+    still.calc = SinglePointCalculator(still, forces=np.ones((count, 3)))
+    ase.io.write(tmp_path / "a.mrec", [still] * 4)
+    for images in (ase.io.read(tmp_path / "a.mrec", ":"), [ase.io.read(tmp_path / "a.mrec", i) for i in range(4)]):
+        images[0].positions += 1
+        images[1].calc.results["forces"] *= 5
+        assert [atoms.positions[0, 0] for atoms in images] == [2, 1, 1, 1]
+        assert [atoms.calc.results["forces"][-1, 2] for atoms in images] == [1, 5, 1, 1]
+        assert images[0].calc.atoms.positions[0, 0] == 1
+        assert all(atoms.positions.flags.writeable for atoms in images)
+    many = list(ase.io.iread(tmp_path / "a.mrec"))
+    for atoms in many:
+        atoms.positions += 1
+    assert [atoms.positions[0, 0] for atoms in many] == [2] * 4
