@@ -232,7 +232,6 @@ def consolidated(tmp_path):
     zarr.consolidate_metadata(zarr.storage.LocalStore(record))
     with changed(record) as node:
         node["attributes"]["x_root"] = [None]
-        node["x_member"] = {"must_understand": False}
     return record
 
 
@@ -282,7 +281,6 @@ def test_stale_consolidated_metadata_goes(tmp_path, change):
     assert "consolidated_metadata" not in document(record)
     if change != "log":
         assert document(record)["attributes"] == {"x_root": [None]}
-        assert document(record)["x_member"] == {"must_understand": False}
     assert_zarr_reads(zarr.storage.LocalStore(record), values_of(record))
     assert [p for p in validate(record, deep=True) if p.severity == "error"] == []
 
