@@ -260,6 +260,18 @@ def test_an_unreadable_frame_is_no_end_of_the_run(record, tmp_path):
             pass
 
 
+def test_a_failing_disk_is_no_end_of_the_run(u, monkeypatch):
+    """An OSError inside a loop is raised; MDAnalysis would take it for the last frame."""
+
+    def fail(*_args, **_options):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(type(u.trajectory._run.trajectory), "read", fail)
+    with pytest.raises(RuntimeError, match=r"frame 0 cannot be read: .*Input/output error"):
+        for _ in u.trajectory:
+            pass
+
+
 def test_p167_a_growing_record_is_followed(small, tmp_path):
     """P167: refresh() takes up the frames a live writer has flushed, and no partial one."""
     source = small()

@@ -292,6 +292,7 @@ def test_p47_p49_p52_first_time_offset_and_dt(tmp_path):
     assert u.trajectory.time == 2.2
     assert mda.Universe(str(tmp_path / "t.mrec"), time_offset=100.0).trajectory[0].time == 102.2
     assert [ts.time for ts in mda.Universe(str(tmp_path / "t.mrec"), dt=7).trajectory] == [2.2, 2.201, 2.202]
+    assert mda.Universe(str(tmp_path / "t.mrec"), dt=7).trajectory.dt == 2.201 - 2.2
     exact = write(moved(2), tmp_path / "x.mrec", [(None, {"time": i * 0.001}) for i in range(3)])
     assert exact.trajectory.dt == 0.001
     assert exact.trajectory.totaltime == 0.002
@@ -397,6 +398,18 @@ def test_p92_append_goes_on(small, tmp_path):
     with pytest.raises(ValueError, match="precision is fixed"):
         mda.Writer(path, n_atoms=6, append=True, precision=1e-3)
     assert len(mda.Universe(path).trajectory) == 6
+
+
+def test_a_cell_without_a_matrix_is_converted(tmp_path):
+    """Lengths that span no cell are appended in the record's unit and read in ours."""
+    path = stored_in({"length": "nm", "time": "ps", "energy": "kJ/mol"}, tmp_path)
+    u = mda.Universe.empty(1, trajectory=True, velocities=True, forces=True)
+    u.dimensions = [10, 10, 0, 90, 90, 90]
+    u.trajectory.ts.data["time"] = 5.0
+    with mda.Writer(str(path), 1, append=True) as w:
+        w.write(u)
+    assert open_record(path).trajectory[2].meta["info"]["cell"]["$nd"][1] == [6]
+    assert mda.Universe(path, to_guess=()).trajectory[2].dimensions.tolist() == [10, 10, 0, 90, 90, 90]
 
 
 def test_p92_append_to_other_units_and_to_a_packed_record(small, tmp_path):

@@ -138,6 +138,10 @@ def test_p98_an_overwrite_that_fails_leaves_the_old_record(record, small):
     with pytest.raises(ZeroDivisionError), mda.Writer(str(record), 6, overwrite=True):
         raise ZeroDivisionError
     assert len(mda.Universe(str(record)).trajectory) == 4
+    with pytest.raises(ZeroDivisionError), mda.Writer(str(record), 6, overwrite=True) as w:  # noqa: PT012 - a writer
+        w.write(small())
+        raise ZeroDivisionError
+    assert len(mda.Universe(str(record)).trajectory) == 4
     wrong = small(n_atoms=7)
     with pytest.raises(ValueError, match="7 atoms"), mda.Writer(str(record), 6, overwrite=True) as w:
         w.write(wrong)

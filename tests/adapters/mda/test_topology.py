@@ -246,6 +246,16 @@ def test_a_record_of_canonical_columns_alone_opens(tmp_path):
     assert (u.residues.resids.tolist(), u.residues.resnames.tolist()) == ([3, 4], ["A", "B"])
 
 
+def test_what_another_host_left_out_is_an_empty_string(tmp_path):
+    """A null in a string column, such as the element of a virtual site, is "", so that selections work."""
+    element = Block({"name": ["a", "M"], "element": ["C", ""]}, validity={"element": [True, False]})
+    with TrajectoryWriter(tmp_path / "v.mrec", system=Frame({"atoms": element}), meta=ANGSTROM) as writer:
+        writer.append(Frame({"atoms": {name: np.zeros(2) for name in "xyz"}}))
+    u = mda.Universe(tmp_path / "v.mrec", to_guess=())
+    assert u.atoms.elements.tolist() == ["C", ""]
+    assert u.select_atoms("element C").names.tolist() == ["a"]
+
+
 def test_a_frame_section_is_a_universe_of_one_frame(tmp_path):
     """A record that holds a single frame opens as one."""
     from molrec_core import Box, write_mrec
