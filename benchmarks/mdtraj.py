@@ -129,6 +129,10 @@ def run(case: str, folder: Path, repeats: int, *, changing: bool, hdf5: bool) ->
         own = name == "hdf5" or given is None
         return functools.partial(md.load, paths[name], **({} if own else {"top": given}), **keywords)
 
+    for name in paths:
+        with quiet():
+            error = np.abs(load(name)().xyz - traj.xyz).max()
+        assert error < 1e-2, f"{name} differs by {error} nm"
     table("load, topology given", {name: load(name) for name in paths}, repeats, pairs)
     if n_atoms <= 100_000:
         pdb = str(folder / "top.pdb")

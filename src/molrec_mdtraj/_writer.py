@@ -131,7 +131,11 @@ class FrameWriter:
             if self._writer is None and abandon:
                 return
             writer = self._writer or self._start({})
-            writer.close()
+            try:
+                # Raises where a commit behind an earlier append failed, which closing alone keeps to itself.
+                writer.flush()
+            finally:
+                writer.close()
             if self._spare is not None and not abandon:
                 pack(writer.path, self._target, overwrite=self._overwrite)
         finally:

@@ -9,6 +9,7 @@ md = pytest.importorskip("mdtraj")
 import molrec_mdtraj  # noqa: E402
 from molrec_core import (  # noqa: E402
     Block,
+    CommitError,
     FormatError,
     Frame,
     ReadOnlyError,
@@ -368,3 +369,19 @@ def test_flushed_frames_are_seen_by_another_reader(kit, tmp_path):
         file.write(source.xyz)
         file.flush()
         assert md.load(tmp_path / "run.mrec").xyz.tobytes() == source.xyz.tobytes()
+
+
+def test_a_commit_that_failed_behind_the_last_frame_is_raised(kit, path, monkeypatch):
+    """Whatever failed in the background, a save that returns has saved."""
+    source = kit.trajectory(4)
+    file = md.open(path, "w")
+    file.topology = source.topology
+    file.write(source.xyz)
+    writer = file._writer._writer
+    writer._failed = CommitError("no space left", path=str(path), stage="chunks")
+    with pytest.raises(CommitError, match="no space left"):
+        file.close()
+    if path.suffix == ".zip":
+        assert list(path.parent.iterdir()) == []
+    else:
+        assert len(md.load(path)) == 0
