@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from molrec_core._paths import is_directory, list_names, path_exists
 from molrec_core._record import Record, open_record
 from molrec_core._root import record_path
-from molrec_core._paths import is_directory, list_names, path_exists
 from molrec_core._trajectory_writer import TrajectoryWriter
 from molrec_core.errors import (
     ClosedError,
