@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -136,23 +137,5 @@ def test_the_sound_record_is_sound():
 @pytest.mark.timeout(3600)
 def test_parsers_under_coverage_guidance():
     """atheris feeds the parsers of documents, shard indexes and log lines what reaches new branches."""
-    atheris = pytest.importorskip("atheris")
-    import subprocess
-
-    script = (
-        "import sys, atheris\n"
-        "with atheris.instrument_imports(include=['molrec_core']):\n"
-        "    from molrec_core._node import parse_node\n"
-        "    from molrec_core._metrics_log import decode_event\n"
-        "    from molrec_core.errors import RecordError\n"
-        "def one(data):\n"
-        "    for parse in (parse_node, decode_event):\n"
-        "        try:\n"
-        "            parse(data, 'x')\n"
-        "        except RecordError:\n"
-        "            pass\n"
-        "atheris.Setup([sys.argv[0], '-max_total_time=600', '-timeout=2'], one)\n"
-        "atheris.Fuzz()\n"
-    )
-    assert atheris
-    subprocess.run([sys.executable, "-c", script], check=True)
+    pytest.importorskip("atheris")
+    subprocess.run([sys.executable, "-m", "molrec_core.testing.guided", "--seconds", "600"], check=True)
