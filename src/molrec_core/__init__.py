@@ -1,5 +1,7 @@
 """The MolRec format in Python: one self-describing, crash-safe record for every MD tool.
 
+Examples
+--------
 >>> from molrec_core import Block, Frame, TrajectoryWriter, open_record
 >>> with TrajectoryWriter("run.mrec", meta={"units": {"preset": "real"}}) as writer:
 ...     writer.append(Frame({"atoms": Block({"x": [0.0], "y": [0.0], "z": [0.0]})}))

@@ -343,7 +343,7 @@ class TrajectoryReader(Sequence[Frame]):
         Returns
         -------
         values : array
-            Where every frame has one row count: shape (frames, rows[, columns][, trailing]).
+            Where every frame has one row count: shape ``(frames, rows[, columns][, trailing])``.
         (values, counts) : tuple of arrays
             Where row counts differ: flat rows, and the rows of each frame. A frame that
             carries an update forward repeats it.
@@ -365,7 +365,7 @@ class TrajectoryReader(Sequence[Frame]):
     def dask(self, block: str, columns: str | Sequence[str]) -> Any:
         """Return columns of every frame as a lazy dask array, cut at chunk borders.
 
-        Shape (n_frames, rows[, columns][, trailing]).
+        Shape ``(n_frames, rows[, columns][, trailing])``.
 
         Raises
         ------
