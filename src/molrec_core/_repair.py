@@ -10,7 +10,7 @@ from molrec_core._fixed import get_group
 from molrec_core._frame import Frame
 from molrec_core._group import read_frame
 from molrec_core._restore import Restorer
-from molrec_core._root import Root, drop_consolidated
+from molrec_core._root import DOCUMENTS, Root, drop_consolidated
 
 
 def repair(path: str | os.PathLike[str], *, dry_run: bool = False) -> list[str]:
@@ -44,9 +44,11 @@ def repair(path: str | os.PathLike[str], *, dry_run: bool = False) -> list[str]:
             node = get_group(root.store, name)
             if node is not None:
                 sections[name] = read_frame(root.store, name, node, sections=sections.get)
-        if get_group(root.store, "trajectory") is None:
-            return []
         restorer = Restorer(root.store, sections, root.known, dry_run=dry_run, every_shard=True)
+        for key in ("", *DOCUMENTS):
+            restorer.remove_temporary(key)
+        if get_group(root.store, "trajectory") is None:
+            return restorer.done
         with warnings.catch_warnings():
             # What the warning advises is under way.
             warnings.simplefilter("ignore", TornIndexWarning)

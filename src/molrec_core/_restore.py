@@ -117,10 +117,13 @@ class Restorer:
         if not self.dry_run:
             replace(self.store, sequence.marker(), self.known)
 
-    def _remove_temporaries(self, key: str) -> None:
-        """Remove temporaries of interrupted replacements."""
+    def remove_temporary(self, key: str) -> None:
+        """Remove what an interrupted replacement of a node's document left."""
         if self.store.size(join(key, TEMPORARY)) is not None:
             self._remove(join(key, TEMPORARY), "an interrupted replacement")
+
+    def _remove_temporaries(self, key: str) -> None:
+        self.remove_temporary(key)
         for name in self.store.children(key)[0]:
             self._remove_temporaries(join(key, name))
 
