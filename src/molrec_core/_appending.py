@@ -63,6 +63,7 @@ class Appending:
         self._lock = threading.RLock()
         self._commit_lock = threading.RLock()
         self._failed: CommitError | None = None
+        self._reported = True
         self._committed = 0
         self._automatic = 1
         self._since_flush = 0
@@ -127,6 +128,7 @@ class Appending:
             msg = "a forked child must not write; reopen the record once the parent has closed it"
             raise LockedError(msg, loc=self._root.store.path, kind="forked")
         if self._failed is not None:
+            self._reported = True
             raise CommitError(
                 f"an earlier write failed ({self._failed.message})",
                 path=self._failed.path,
@@ -201,12 +203,17 @@ class Appending:
                 frames = sequence.frames
             try:
                 execute(self._root.store, plan, self._root.known)
-                self._root.publish()
+                if self._root.waiting:
+                    # No chunk may land by the old path while the record changes its place.
+                    with self._lock:
+                        self._root.publish()
+                    self._root.drop_old()
             except OSError as error:
                 failed = (
                     error if isinstance(error, CommitError) else write_failed(error, self.path, "overwrite")
                 )
                 self._failed = failed
+                self._reported = threading.current_thread() is not self._committer.thread
                 raise failed from error
             with self._lock:
                 self._committed = frames
@@ -232,6 +239,9 @@ class Appending:
                     schema = self._schema if self._schema is not None else SequenceSchema()
                     self._lay_down(self._new_sequence(schema))
                 self._commit(final=True)
+            elif not self._reported:
+                # It happened behind the last append: nobody has been told that frames are missing.
+                raise self._failed
         finally:
             self._closed = True
 

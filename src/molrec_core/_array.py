@@ -7,8 +7,8 @@ skips work whose result is known; it ships with its equality test against zarr-p
 
 from __future__ import annotations
 
-import struct
 import math
+import struct
 import warnings
 from typing import Any, NamedTuple
 

@@ -180,7 +180,7 @@ class Committer:
         self._due: float | None = None
         self._last = monotonic()
         self._stopped = False
-        self._thread: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
 
     def request(self, delay: float | None = None) -> None:
         """Ask for a commit: within the interval, or within `delay` seconds."""
@@ -189,9 +189,9 @@ class Committer:
             if self._due is None or due < self._due:
                 self._due = due
                 self._wake.notify()
-            if self._thread is None and not self._stopped:
-                self._thread = threading.Thread(target=self._run, name="molrec-commit", daemon=True)
-                self._thread.start()
+            if self.thread is None and not self._stopped:
+                self.thread = threading.Thread(target=self._run, name="molrec-commit", daemon=True)
+                self.thread.start()
 
     def _run(self) -> None:
         while True:
@@ -220,5 +220,5 @@ class Committer:
         with self._wake:
             self._stopped = True
             self._wake.notify()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        if self.thread is not None and self.thread is not threading.current_thread():
+            self.thread.join()

@@ -199,7 +199,7 @@ class Root:
             self.publish()
 
     def publish(self) -> None:
-        """Put the record in its place, after what it claims is durable: the old one goes last."""
+        """Put the record in its place, after what it claims is durable; the old one stands aside."""
         final = self._final
         if final is None or self._held:
             return
@@ -214,15 +214,19 @@ class Root:
         settle_entry(self.store)
         if self._old is not None:
             self._old.release()
-            # The new record is in its place; what is left of the old one goes at the next overwrite.
+
+    def drop_old(self) -> None:
+        """Remove the record that was replaced; what cannot go now goes at the next overwrite."""
+        if self._final is None and self._old is not None:
             with contextlib.suppress(OSError):
-                remove_tree(old)
+                remove_tree(spare(self.store.root))
 
     def finish(self) -> None:
         """Make a record without a trajectory, or a whole one, durable and put it in its place."""
         settle_tree(self.store, "")
         self._held = False
         self.publish()
+        self.drop_old()
         self.release()
 
     def release(self) -> None:

@@ -241,7 +241,10 @@ class DirectoryStore:
     # -- writing: positional writes, atomic replacement, sync; the order is _commit's
 
     def mkdir(self, key: str) -> None:
-        """Make the directory of `key` and those above it."""
+        """Make the directory of `key` and those above it; never the record's own."""
+        if not self.root.is_dir():
+            # Moved or removed under the writer: what it wrote from now on would be found nowhere.
+            raise FileNotFoundError(errno.ENOENT, "the record's directory is gone", self.path)
         Path(self._locate(join(key, "x"))[:-2]).mkdir(parents=True, exist_ok=True)
 
     def write(self, key: str, offset: int, buffers: Sequence[Buffer]) -> int:

@@ -649,3 +649,64 @@ def test_a_cut_to_no_frames_stays_a_record_until_the_next_one(tmp_path):
     with TrajectoryWriter.reopen(record, after_step=0):
         pass
     assert len(open_record(record).trajectory) == 0
+
+
+def test_close_tells_of_a_commit_that_failed_behind_the_last_append(tmp_path):
+    """A background commit that failed and that no append has raised is raised by close, with the lock released."""
+    record = tmp_path / "run.mrec"
+    writer = TrajectoryWriter(record, flush_seconds=0.01)
+    writer.append(Frame({"atoms": Block({"x": [1.0]})}))
+    writer.flush()
+    with mock.patch.object(DirectoryStore, "sync_file", side_effect=OSError(5, "Input/output error")):
+        writer.append(Frame({"atoms": Block({"x": [2.0]})}))
+        writer._committer.thread.join(timeout=20)
+    assert writer._failed is not None
+    with pytest.raises(CommitError, match="Input/output error"):
+        writer.close()
+    writer.close()
+    with TrajectoryWriter.reopen(record) as again:
+        assert len(again) == 1
+
+
+def test_close_is_clean_after_an_error_that_was_raised(tmp_path):
+    record = tmp_path / "run.mrec"
+    writer = TrajectoryWriter(record)
+    writer.append(Frame({"atoms": Block({"x": [1.0]})}))
+    with (
+        mock.patch.object(DirectoryStore, "sync_file", side_effect=OSError(5, "Input/output error")),
+        pytest.raises(CommitError),
+    ):
+        writer.flush()
+    writer.close()
+    TrajectoryWriter.reopen(record).close()
+
+
+def test_no_chunk_lands_beside_a_record_that_takes_its_place(tmp_path):
+    """An overwrite moves the record at its first commit, while another thread goes on appending."""
+    record = tmp_path / "run.mrec"
+    for _ in range(20):
+        with TrajectoryWriter(record, overwrite=record.exists(), precision=1e-2) as writer:
+            done = threading.Event()
+            flusher = threading.Thread(target=lambda w=writer, d=done: (d.wait(0.002), w.flush()))
+            flusher.start()
+            for i in range(60):
+                writer.append(Frame({"atoms": Block({c: np.full(3000, float(i)) for c in "xyz"})}))
+                if i == 3:
+                    done.set()
+            flusher.join()
+        found = open_record(record).trajectory
+        assert [f["atoms"]["z"][0] for f in found] == [float(i) for i in range(60)]
+        assert [p.name for p in tmp_path.iterdir()] == ["run.mrec"]
+
+
+def test_a_record_that_is_moved_away_is_not_written_on_elsewhere(tmp_path):
+    record = tmp_path / "run.mrec"
+    writer = TrajectoryWriter(record)
+    writer.append(Frame({"atoms": Block({"x": [1.0]})}))
+    writer.flush()
+    record.rename(tmp_path / "moved.mrec")
+    writer.append(Frame({"atoms": Block({"x": [1.0, 2.0]})}))
+    with pytest.raises(CommitError):
+        writer.flush()
+    writer.close()
+    assert not record.exists()
