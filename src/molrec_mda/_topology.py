@@ -207,13 +207,7 @@ def load_topology(
     if not any(isinstance(attr, Atomids) for attr in attrs):
         attrs.append(Atomids(np.arange(1, view.count + 1)))
     attrs += _group_attrs(hierarchy, guessed)
-    bonded = {
-        name: load_connection(name, block, view.count)
-        for name, block in connections_of(system, frame).items()
-    }
-    if virtual_site_bonds:
-        _add_virtual_bonds(bonded, system, frame)
-    attrs += bonded.values()
+    attrs += _bonded(system, frame, view.count, virtual_site_bonds=virtual_site_bonds)
     return Topology(
         view.count,
         *((1, 1) if hierarchy is None else (len(hierarchy.segment), hierarchy.n_segments)),
@@ -221,6 +215,17 @@ def load_topology(
         atom_resindex=None if hierarchy is None else hierarchy.residue,
         residue_segindex=None if hierarchy is None else hierarchy.segment,
     )
+
+
+def _bonded(
+    system: Frame | None, frame: Frame | None, n_atoms: int, *, virtual_site_bonds: bool
+) -> list[Any]:
+    bonded = {
+        name: load_connection(name, block, n_atoms) for name, block in connections_of(system, frame).items()
+    }
+    if virtual_site_bonds:
+        _add_virtual_bonds(bonded, system, frame)
+    return list(bonded.values())
 
 
 def _atom_attrs(
