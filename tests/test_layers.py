@@ -21,19 +21,59 @@ ADAPTERS = ("molrec_mda", "molrec_ase", "molrec_mdtraj", "molrec_openmm", "molre
 ROWS: tuple[tuple[str, ...], ...] = (
     ("errors", "_unit_table", "units"),
     ("_dtypes", "_names", "_typedjson", "_progression", "_extents"),  # pure tables and integers
-    ("_box", "_frame", "_declaration", "_schema", "_change", "_csr", "_links", "_fit"),  # values, the pin, what changed, rules between blocks
+    (
+        "_box",
+        "_frame",
+        "_declaration",
+        "_schema",
+        "_change",
+        "_csr",
+        "_links",
+        "_fit",
+    ),  # values, the pin, what changed, rules between blocks
     ("_strings", "_compression", "_codecs", "_parallel", "_shard", "_node"),  # bytes
     ("_paths", "_lock", "_store", "_zarrstore", "_zipstore", "_array"),  # files
     ("_column", "_commit"),  # growth of one column; the order on disk
     ("_document", "_fixed", "_cell", "_group"),  # documents, fixed arrays, frame-shaped groups
     ("_series", "_block_writer", "_sequence"),  # a trajectory that grows
-    ("_derive", "_block_reader", "_box_reader", "_bulk", "_view", "_trajectory_reader"),  # a trajectory that is read
+    (
+        "_derive",
+        "_block_reader",
+        "_box_reader",
+        "_bulk",
+        "_view",
+        "_trajectory_reader",
+    ),  # a trajectory that is read
     ("_forcefield_rules", "_forcefield_links", "_forcefield", "_observables"),  # the other sections
-    ("_restore", "_root", "_taking_up", "_pinning", "_appending", "_trajectory_writer"),  # a record that is written
+    (
+        "_restore",
+        "_root",
+        "_taking_up",
+        "_pinning",
+        "_appending",
+        "_trajectory_writer",
+    ),  # a record that is written
     ("_metrics_log", "_metrics", "_metrics_fold"),  # a log that grows beside it
-    ("_locate", "_record", "_write", "_pack", "_validate", "_repair", "_diff", "_summary", "_picture"),  # a whole record
+    (
+        "_locate",
+        "_record",
+        "_write",
+        "_pack",
+        "_validate",
+        "_repair",
+        "_diff",
+        "_summary",
+        "_picture",
+    ),  # a whole record
     ("__init__",),  # the public names
-    ("_hosts_columns", "_hosts_info", "_hosts_cell", "_hosts_atoms", "_hosts_run", "hosts"),  # what two adapters share
+    (
+        "_hosts_columns",
+        "_hosts_info",
+        "_hosts_cell",
+        "_hosts_atoms",
+        "_hosts_run",
+        "hosts",
+    ),  # what two adapters share
     ("hookspecs", "plugins", "_convert", "_demo", "cli"),
     ("testing",),  # the test kit, a package
 )

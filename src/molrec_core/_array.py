@@ -234,7 +234,11 @@ class ChunkedReader(ArrayReader):
         """Return the numbers of the objects that are stored, ascending: however many rows are claimed."""
         dotted = self.layout.separator == "."
         directories, files = self.store.children(self.key if dotted else join(self.key, "c"))
-        names = [name.split(".")[1] for name in files if name.startswith("c.")] if dotted else [*directories, *files]
+        names = (
+            [name.split(".")[1] for name in files if name.startswith("c.")]
+            if dotted
+            else [*directories, *files]
+        )
         return sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 20)
 
     def _shard_key(self, shard: int) -> str:

@@ -282,7 +282,9 @@ class Pipeline:
             if i == last and isinstance(codec, Gzip | Zstd):
                 head = codec.head(data, _CRC.size)
                 if len(head) == _CRC.size and _CRC.unpack(head)[0] != count:
-                    raise CodecError(f"vlen-utf8: {_CRC.unpack(head)[0]} strings where the chunk holds {count}")
+                    raise CodecError(
+                        f"vlen-utf8: {_CRC.unpack(head)[0]} strings where the chunk holds {count}"
+                    )
             data = codec.decode(data, _MAX_STRING_BYTES if i == last else _MAX_BETWEEN_BYTES)
         return data
 

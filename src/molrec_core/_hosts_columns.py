@@ -76,7 +76,9 @@ def host_name(stored: str, kind: Kind = "column") -> str | None:
 
 def array_block(name: str) -> str:
     """Return the block of a per-atom array that some frames lack: ``array.<name>``."""
-    plain = name and name_problem(f"array.{name}") is None and "\\" not in name and not name.startswith(PREFIX)
+    plain = (
+        name and name_problem(f"array.{name}") is None and "\\" not in name and not name.startswith(PREFIX)
+    )
     return f"array.{name}" if plain else f"array.{PREFIX}{encode_name(name) if name else ''}"
 
 

@@ -222,7 +222,9 @@ class FrameInfo:
                 document.setdefault("$dict", []).append(pair)
         if self.arrays:
             document["$arrays"] = {
-                name if name and not name.startswith(("$", PREFIX)) else store_name(name): encode_value(array, name)
+                name if name and not name.startswith(("$", PREFIX)) else store_name(name): encode_value(
+                    array, name
+                )
                 for name, array in self.arrays.items()
             }
         if self.missing:

@@ -41,11 +41,9 @@ class Store(Protocol):
     @property
     def path(self) -> str:
         """Where the record is, for messages."""
-        ...
 
     def get(self, key: str, limit: int = MAX_DOCUMENT) -> bytes | None:
         """Return a whole object, refusing one of more than `limit` bytes; None when it is missing."""
-        ...
 
     def size(self, key: str) -> int | None:
         """Return the length of an object in bytes; None when it is missing."""
@@ -241,9 +239,8 @@ class DirectoryStore:
     # -- writing: positional writes, atomic replacement, sync; the order is _commit's
 
     def mkdir(self, key: str) -> None:
-        """Make the directory of `key` and those above it; never the record's own."""
+        """Make the directory of `key` and those above it; the record's own must be there, not moved away."""
         if not self.root.is_dir():
-            # Moved or removed under the writer: what it wrote from now on would be found nowhere.
             raise FileNotFoundError(errno.ENOENT, "the record's directory is gone", self.path)
         Path(self._locate(join(key, "x"))[:-2]).mkdir(parents=True, exist_ok=True)
 

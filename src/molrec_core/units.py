@@ -282,7 +282,7 @@ class Units:
 
 @cache
 def _conversion(units: Units, to: Units) -> Conversion:
-    ratio = {q: units._unit(q) / to._unit(q) for q in (*QUANTITIES, "pressure")}  # noqa: SLF001 - same module
+    ratio = {q: units._unit(q) / to._unit(q) for q in (*QUANTITIES, "pressure")}
     length, time, energy, charge = (ratio[q] for q in ("length", "time", "energy", "charge"))
     ratio |= {
         "velocity": length / time,
@@ -325,7 +325,7 @@ _DERIVED = {
 def _check_derived(units: Units, stated: Mapping[str, Any]) -> None:
     for key, (base, other, power) in _DERIVED.items():
         if key in stated and not units.reduced:
-            follows = units._unit(base) * units._unit(other) ** power  # noqa: SLF001 - same module
+            follows = units._unit(base) * units._unit(other) ** power
             text = stated[key]
             if not isinstance(text, str) or parse(text)[0] != follows:
                 raise UnitError(

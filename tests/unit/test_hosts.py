@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as stnp
 
 from molrec_core import hosts
+from molrec_core._box import Box
 from molrec_core._dtypes import CANONICAL, CANONICAL_META, COLUMN_DTYPES, name_problem
 from molrec_core._frame import Block, Frame
-from molrec_core._box import Box
 from molrec_core._schema import SequenceSchema
 from molrec_core._typedjson import check_document, dumps, loads
 from molrec_core.errors import FormatError, SchemaError
@@ -958,7 +958,9 @@ def test_documents_are_plain_json():
 
 def test_an_array_of_a_frame_may_be_called_like_a_stored_name():
     """The prefix of stored names is escaped in the arrays of ``info`` too."""
-    given = hosts.FrameInfo(arrays={"host.a": np.arange(2), "a": np.arange(3), "$b": np.arange(1), "": np.arange(4)})
+    given = hosts.FrameInfo(
+        arrays={"host.a": np.arange(2), "a": np.arange(3), "$b": np.arange(1), "": np.arange(4)}
+    )
     found = hosts.FrameInfo.from_json(given.to_json())
     assert {name: array.tolist() for name, array in found.arrays.items()} == {
         "host.a": [0, 1],

@@ -78,7 +78,10 @@ def test_images_share_nothing(tmp_path, count):
     still = Atoms(f"H{count}", np.ones((count, 3)))
     still.calc = SinglePointCalculator(still, forces=np.ones((count, 3)))
     ase.io.write(tmp_path / "a.mrec", [still] * 4)
-    for images in (ase.io.read(tmp_path / "a.mrec", ":"), [ase.io.read(tmp_path / "a.mrec", i) for i in range(4)]):
+    for images in (
+        ase.io.read(tmp_path / "a.mrec", ":"),
+        [ase.io.read(tmp_path / "a.mrec", i) for i in range(4)],
+    ):
         images[0].positions += 1
         images[1].calc.results["forces"] *= 5
         assert [atoms.positions[0, 0] for atoms in images] == [2, 1, 1, 1]
