@@ -31,7 +31,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "_links",
         "_fit",
     ),  # values, the pin, what changed, rules between blocks
-    ("_strings", "_compression", "_codecs", "_parallel", "_shard", "_node"),  # bytes
+    ("_strings", "_shuffle", "_compression", "_codecs", "_parallel", "_shard", "_node"),  # bytes
     ("_paths", "_lock", "_store", "_zarrstore", "_zipstore", "_array"),  # files
     ("_column", "_commit"),  # growth of one column; the order on disk
     ("_document", "_fixed", "_cell", "_group"),  # documents, fixed arrays, frame-shaped groups

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from molrec_core import _parallel
 from molrec_core._array import ArrayReader, index_values, open_array
 from molrec_core._csr import ABSENT, Index, RegularIndex, SparseIndex, checked_offset, checked_step_index
 from molrec_core._declaration import BlockSchema, read_structural_shape
@@ -66,6 +67,7 @@ class BlockReader:
         self._last: tuple[int, Block] | None = None
         self._row_bytes = 1
         self._chunk_rows = 1
+        self._encoded = False
         group = get_group(store, self.key)
         if group is not None:
             self._open(group)
@@ -80,6 +82,8 @@ class BlockReader:
         )
         layout = next((r.node.layout for r in self.columns.values()), None)
         self._chunk_rows = layout.chunk_rows if layout is not None else 1
+        layouts = [r.node.layout for r in self.columns.values()]
+        self._encoded = any(part is not None and part.pipeline.codecs for part in layouts)
         self._open_index(group)
 
     def _check_shape(self, group: GroupNode) -> None:
@@ -211,7 +215,9 @@ class BlockReader:
             ahead = _AHEAD_BYTES // max(1, self._row_bytes * rows) * rows
             last = max(last, first + ahead)
         last = min(last, self.index.total_rows)
-        columns = {name: reader.read(first, last) for name, reader in self.columns.items()}
+        n_bytes = (last - first) * self._row_bytes if self._encoded else 0
+        read = _parallel.map_ordered(lambda r: r.read(first, last), list(self.columns.values()), n_bytes)
+        columns = dict(zip(self.columns, read, strict=True))
         masks = {name: reader.read(first, last) for name, reader in self.masks.items()}
         for name, mask in masks.items():
             if not self.spec.columns[name].nullable and not mask.all():

@@ -22,6 +22,7 @@ from crc32c import crc32c as _crc32c
 
 from molrec_core._compression import Compression
 from molrec_core._dtypes import COLUMN_DTYPES, FLOATS, STRING
+from molrec_core._shuffle import Shuffle
 from molrec_core._strings import decode_strings, encode_strings
 from molrec_core.errors import CodecError
 
@@ -154,37 +155,6 @@ class Zstd:
     def to_json(self) -> dict[str, Any]:
         """Return the entry of the ``codecs`` list."""
         return {"name": "zstd", "configuration": {"level": self.level, "checksum": self.checksum}}
-
-
-@dataclass(frozen=True, slots=True)
-class Shuffle:
-    """Byte shuffle: the first bytes of all elements, then the second ones, and so on."""
-
-    elementsize: int
-
-    def encode(self, data: Buffer) -> Buffer:
-        """Split the elements into byte planes."""
-        flat = np.frombuffer(data, np.uint8)
-        whole = len(flat) // self.elementsize * self.elementsize
-        planes = np.ascontiguousarray(flat[:whole].reshape(-1, self.elementsize).T).reshape(-1)
-        return planes if whole == len(flat) else np.concatenate([planes, flat[whole:]])
-
-    def decode(self, data: Buffer, limit: int) -> Buffer:  # noqa: ARG002 - the size does not change
-        """Join the byte planes."""
-        out = np.empty(len(data), np.uint8)
-        self.decode_into(data, out)
-        return out
-
-    def decode_into(self, data: Buffer, out: Array) -> None:
-        """Join the byte planes into `out`, uint8 of the same length."""
-        flat = np.frombuffer(data, np.uint8)
-        whole = len(flat) // self.elementsize * self.elementsize
-        out[:whole].reshape(-1, self.elementsize)[...] = flat[:whole].reshape(self.elementsize, -1).T
-        out[whole:] = flat[whole:]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry of the ``codecs`` list."""
-        return {"name": "numcodecs.shuffle", "configuration": {"elementsize": self.elementsize}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Small chunks want batching, not threads, so callers hand over only what is worth
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -13,19 +14,26 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-WORTHWHILE_BYTES = 2**20
+WORTHWHILE_BYTES = 2**18
 """Below this much work in one call, starting threads costs more than it saves."""
 _WORKERS = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 _pool: ThreadPoolExecutor | None = None
+_inside = threading.local()
+
+
+def _enter() -> None:
+    _inside.worker = True
 
 
 def map_ordered(function: Callable[[T], R], items: Sequence[T], n_bytes: int) -> list[R]:
     """Apply `function` to `items`, in threads when there are several and `n_bytes` are worth it."""
-    if len(items) < 2 or _WORKERS < 2 or n_bytes < WORTHWHILE_BYTES:
+    few = len(items) < 2 or _WORKERS < 2
+    # A worker that waited for other workers could wait forever: what it is given it does itself.
+    if few or n_bytes < WORTHWHILE_BYTES or getattr(_inside, "worker", False):
         return [function(item) for item in items]
     global _pool  # noqa: PLW0603 - one pool a process
     if _pool is None:
-        _pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="molrec")
+        _pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="molrec", initializer=_enter)
     size = -(-len(items) // (_WORKERS * 4))
     batches = [items[at : at + size] for at in range(0, len(items), size)]
     return [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 
@@ -159,6 +159,14 @@ class TrajectoryReader(Sequence[Frame]):
     def close(self) -> None:
         """Refuse further reads; files belong to the record."""
         self._closed = True
+
+    def __enter__(self) -> Self:
+        """Return the reader."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close."""
+        self.close()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -59,6 +59,19 @@ def test_shuffle_of_any_length(data, elementsize):
     assert bytes(codec.decode(encoded, len(data))) == data
 
 
+@pytest.mark.parametrize("count", [1, 8191, 8192, 20000])
+@pytest.mark.parametrize("zeros", [(), (0, 1, 2), (7,), range(8)])
+@pytest.mark.parametrize("rest", [0, 3])
+def test_shuffle_joins_planes_of_zeros_too(count, zeros, rest):
+    """Large chunks are joined plane by plane, and planes of zeros are filled: the bytes are the same."""
+    data = np.random.default_rng(count).integers(1, 256, count * 8 + rest).astype(np.uint8)
+    data[: count * 8].reshape(-1, 8)[:, list(zeros)] = 0
+    encoded = numcodecs.Shuffle(8).encode(data[: count * 8])
+    out = np.full(len(data), 77, np.uint8)
+    Shuffle(8).decode_into(bytes(encoded) + data[count * 8 :].tobytes(), out)
+    assert np.array_equal(out, data)
+
+
 def test_shuffle_by_example():
     data = bytes([1, 2, 3, 4, 5, 6, 7])
     assert bytes(Shuffle(3).encode(data)) == bytes([1, 4, 2, 5, 3, 6, 7])
