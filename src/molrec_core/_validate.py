@@ -27,6 +27,7 @@ from molrec_core._group import META_TYPES, VALIDITY, read_frame, system_rows
 from molrec_core._links import Links, highest_row
 from molrec_core._locate import locate
 from molrec_core._metrics import MetricsReader
+from molrec_core._metrics_log import LOG as METRICS_LOG
 from molrec_core._node import ArrayNode, GroupNode
 from molrec_core._observables import read_observables
 from molrec_core._progression import Progression
@@ -153,6 +154,12 @@ class Validator:
         if name == "forcefield" and section is not None and "system" in self._sections:
             for loc, message in section.unresolved(self._sections["system"]):
                 self._warn(loc, "unresolved_type", message)
+        if isinstance(section, MetricsReader):
+            _, read_to = section.watermark
+            size = self.store.size(METRICS_LOG)
+            if size is not None and size < read_to:
+                text = f"{size} bytes, fewer than the {read_to} that are folded; the dense series hold the points"
+                self._warn(METRICS_LOG, "log_short", text)
 
     def _check_frame(self, name: str, group: GroupNode) -> None:
         types = group.attributes.get(META_TYPES)

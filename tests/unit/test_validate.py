@@ -23,7 +23,18 @@ from conformance.records import (
     write,
 )
 from conformance.whole import frames, schema, system, write_whole
-from molrec_core import Block, Box, Frame, RecordNotFoundError, TrajectoryWriter, pack, validate, write_mrec
+from molrec_core import (
+    Block,
+    Box,
+    Frame,
+    MetricsWriter,
+    RecordNotFoundError,
+    TrajectoryWriter,
+    fold_metrics,
+    pack,
+    validate,
+    write_mrec,
+)
 
 EYE = np.eye(3)
 
@@ -326,3 +337,17 @@ def test_a_run_with_a_cell_and_references_is_sound(tmp_path):
     assert validate(record, deep=True) == []
     assert stored(record, "trajectory/atoms/x").tolist() == [0.5, 0, 1.5, -1, 2.5, -2]
     assert json.loads((record / "trajectory/zarr.json").read_text())["attributes"]["nstep"] == 3
+
+
+def test_a_log_that_is_shorter_than_what_was_folded(tmp_path):
+    with TrajectoryWriter(tmp_path / "run.mrec") as writer:
+        writer.append(Frame({"atoms": Block({"x": [0.0]})}))
+    with MetricsWriter(tmp_path / "run.mrec") as log:
+        for step in range(5):
+            log.append("loss", 1.0 / (step + 1), step=step)
+    fold_metrics(tmp_path / "run.mrec")
+    assert validate(tmp_path / "run.mrec") == []
+    path = tmp_path / "run.mrec" / "metrics" / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:20])
+    found = [(p.kind, p.loc, p.severity) for p in validate(tmp_path / "run.mrec")]
+    assert found == [("log_short", "metrics/metrics.jsonl", "warning")]
