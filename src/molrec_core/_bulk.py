@@ -6,6 +6,7 @@ rows lie one after the other, then each run decoded piece by piece into its plac
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 _PIECE_BYTES = 2**18
 _BIG_CHUNK = 2**18
+_KEPT_SCRATCH = 2**20
+
+_scratch = threading.local()
 
 
 def read_bulk(
@@ -133,7 +137,6 @@ class _Filler:
             rows is None and self._factor is None and target.dtype == reader.dtype and len(columns) == 1
         )
         self._direct = self._direct and target.flags.c_contiguous
-        self._local = threading.local()
 
     def fill(self, piece: _Piece) -> None:
         n = (piece.stop - piece.start) * self._n_rows
@@ -142,14 +145,24 @@ class _Filler:
             if self._direct:
                 reader.read(piece.row, piece.row + n, part.reshape(n, *self._trailing))
                 continue
-            # One scratch array a thread: fresh pages cost as much as the copy.
-            scratch = getattr(self._local, "scratch", None)
-            if scratch is None or len(scratch) < n:
-                scratch = self._local.scratch = np.empty((n, *self._trailing), reader.dtype)
-            values = reader.read(piece.row, piece.row + n, scratch[:n]).reshape(
+            values = reader.read(piece.row, piece.row + n, _room(n, reader)).reshape(
                 piece.stop - piece.start, self._n_rows, *self._trailing
             )
             _put(values if self._rows is None else values[:, self._rows], part, self._factor)
+
+
+def _room(n: int, reader: ArrayReader) -> Array:
+    """Return `n` rows to decode into, the same in each call of a thread: fresh pages cost as much as the copy."""
+    shape = (n, *reader.node.trailing)
+    if reader.dtype.kind == "T":
+        return np.empty(shape, reader.dtype)
+    n_bytes = math.prod(shape) * reader.dtype.itemsize
+    room: Array | None = getattr(_scratch, "room", None)
+    if room is None or len(room) < n_bytes:
+        room = np.empty(n_bytes, np.uint8)
+        if n_bytes <= _KEPT_SCRATCH:
+            _scratch.room = room
+    return room[:n_bytes].view(reader.dtype).reshape(shape)
 
 
 def _put(values: Array, target: Array, factor: float | None) -> None:

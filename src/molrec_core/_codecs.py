@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import zstandard
 from crc32c import crc32c as _crc32c
+from isal import isal_zlib
 
 from molrec_core._compression import Compression
 from molrec_core._dtypes import COLUMN_DTYPES, FLOATS, STRING
@@ -36,6 +37,7 @@ _MAX_MEMBERS = 1024
 """Gzip members in one chunk: each costs a copy of what follows it."""
 _GZIP = 31
 """``wbits`` of zlib for a gzip member."""
+_INFLATE_ERROR: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub says an instance
 
 
 def checksum(data: Buffer) -> int:
@@ -67,8 +69,11 @@ class Gzip:
 
     def encode(self, data: Buffer) -> Buffer:
         """Compress."""
-        compressor = zlib.compressobj(self.level, zlib.DEFLATED, _GZIP)
-        return compressor.compress(data) + compressor.flush()
+        # ISA-L is twice as fast at the level the format asks for, and has none above 3.
+        deflate = isal_zlib if self.level == 1 else zlib
+        compressor = deflate.compressobj(self.level, zlib.DEFLATED, _GZIP)
+        stored: bytes = compressor.compress(data) + compressor.flush()
+        return stored
 
     def decode(self, data: Buffer, limit: int) -> Buffer:
         """Decompress, refusing more than `limit` bytes; members may follow one another."""
@@ -78,10 +83,10 @@ class Gzip:
         while rest:
             if len(parts) == _MAX_MEMBERS:
                 raise CodecError(f"gzip: more than {_MAX_MEMBERS} members")
-            decompressor = zlib.decompressobj(_GZIP)
+            decompressor = isal_zlib.decompressobj(_GZIP)
             try:
                 part = decompressor.decompress(rest, room + 1)
-            except zlib.error as error:
+            except _INFLATE_ERROR as error:
                 msg = f"gzip: {error}"
                 raise CodecError(msg) from None
             room -= len(part)
@@ -98,8 +103,8 @@ class Gzip:
     def head(self, data: Buffer, n: int) -> bytes:
         """Return the first `n` bytes, or fewer, without decompressing the rest."""
         try:
-            return zlib.decompressobj(_GZIP).decompress(bytes(data), n)
-        except zlib.error as error:
+            return isal_zlib.decompressobj(_GZIP).decompress(bytes(data), n)
+        except _INFLATE_ERROR as error:
             raise CodecError(f"gzip: {error}") from None
 
     def to_json(self) -> dict[str, Any]:

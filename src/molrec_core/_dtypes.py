@@ -181,6 +181,9 @@ def as_column(values: object, loc: str, column: str = "") -> np.ndarray[Any, Any
         if name[0] == "u" and name != "u64" and CANONICAL.get(column) == "u64":
             return array.astype(np.uint64)
         return array
+    if array.dtype == STRING:
+        # numpy takes no lone surrogate into one.
+        return array
     if array.dtype.kind in "UOT":
         return _as_strings(array, values, loc)
     name_or_none = dtype_name(array.dtype)
@@ -208,7 +211,8 @@ def _as_strings(array: np.ndarray[Any, Any], values: object, loc: str) -> np.nda
     try:
         strings = array.astype(STRING)
         "".join(strings.ravel().tolist()).encode("utf-8")
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, TypeError):
+        # numpy raises a TypeError where it casts fixed-width strings itself.
         raise SchemaError.one(loc, "dtype", "a string holds a lone surrogate, which is not UTF-8") from None
     return strings
 

@@ -11,6 +11,8 @@ from molrec_core.errors import CodecError
 
 Array = np.ndarray[Any, Any]
 _LENGTH = struct.Struct("<I")
+_SHORT = 16
+"""Characters up to which strings are laid out as rows of bytes: what most names have."""
 
 
 class _Spelled(dict[str, bytes]):
@@ -24,8 +26,30 @@ class _Spelled(dict[str, bytes]):
 
 def encode_strings(rows: Array) -> bytes:
     """Encode strings as ``vlen-utf8``: a count, then a length and the UTF-8 bytes of each."""
-    texts = rows.ravel().tolist()
+    flat = rows.ravel()
+    short = _encode_short(flat) if flat.dtype.kind == "T" else None
+    if short is not None:
+        return _LENGTH.pack(len(flat)) + short
+    texts = flat.tolist()
     return _LENGTH.pack(len(texts)) + b"".join(map(_Spelled().__getitem__, texts))
+
+
+def _encode_short(texts: Array) -> bytes | None:
+    """Encode short ASCII strings without a loop over them; None for any others."""
+    lengths = np.strings.str_len(texts)
+    width = int(lengths.max(initial=0))
+    if not 0 < width <= _SHORT:
+        return None
+    try:
+        padded = texts.astype(f"S{width}")
+    except UnicodeEncodeError:
+        return None
+    stored = np.empty((len(texts), _LENGTH.size + width), np.uint8)
+    stored[:, : _LENGTH.size] = lengths.astype("<u4").view(np.uint8).reshape(-1, _LENGTH.size)
+    stored[:, _LENGTH.size :] = padded.view(np.uint8).reshape(-1, width)
+    if (lengths != width).any():
+        stored = stored[np.arange(stored.shape[1]) < _LENGTH.size + lengths[:, None]]
+    return stored.tobytes()
 
 
 def decode_strings(data: bytes | bytearray | memoryview | Array, count: int) -> list[str]:

@@ -332,6 +332,7 @@ def test_D14_spellings_of_strings(tmp_path, values):
         ["CA", 1],
         ["CA", 1.5],
         ["CA", "\ud800"],
+        np.array(["CA", "\ud800"]),
     ],
 )
 def test_D14_what_is_no_string(values):
