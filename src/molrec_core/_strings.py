@@ -13,6 +13,8 @@ Array = np.ndarray[Any, Any]
 _LENGTH = struct.Struct("<I")
 _SHORT = 16
 """Characters up to which strings are laid out as rows of bytes: what most names have."""
+_COUNTS_NULS = int(np.strings.str_len(np.array("\0", np.dtypes.StringDType()))) == 1
+"""Whether numpy counts NULs at the end of a string; before 2.5 it does not."""
 
 
 class _Spelled(dict[str, bytes]):
@@ -27,7 +29,7 @@ class _Spelled(dict[str, bytes]):
 def encode_strings(rows: Array) -> bytes:
     """Encode strings as ``vlen-utf8``: a count, then a length and the UTF-8 bytes of each."""
     flat = rows.ravel()
-    short = _encode_short(flat) if flat.dtype.kind == "T" else None
+    short = _encode_short(flat) if _COUNTS_NULS and flat.dtype.kind == "T" else None
     if short is not None:
         return _LENGTH.pack(len(flat)) + short
     texts = flat.tolist()
