@@ -70,8 +70,7 @@ class Updates:
         self._parts: dict[int, Part] = {}
         self._seen: dict[int, int] = {}
         columns = reader.schema.blocks[name].columns
-        # A bulk read brings no masks.
-        self._bulk = not any(spec.nullable for spec in columns.values())
+        self._nullable = {name for name, spec in columns.items() if spec.nullable}
         self._stacks = {
             stack: parts for stack, parts in STACKS.items() if all(part in columns for part in parts)
         }
@@ -91,31 +90,30 @@ class Updates:
         missing = sorted(needed - self._parts.keys())
         if not missing:
             return
-        frames = self._ordinals[missing]
-        if self._bulk:
-            self._parts.update(zip(missing, self._read(frames), strict=True))
-            return
-        for update, ordinal in zip(missing, frames.tolist(), strict=True):
-            block = self._reader.frame(ordinal, (self._name,))[self._name]
-            self._parts[update] = part_of(block, f"trajectory/{self._name}", self._host_dtypes)
+        self._parts.update(zip(missing, self._read(self._ordinals[missing].tolist()), strict=True))
 
-    def _read(self, frames: Array) -> Iterator[Part]:
+    def _read(self, frames: list[int]) -> Iterator[Part]:
         columns: dict[str, Array] = {}
+        masks: dict[str, Array] = {}
         counts = np.zeros(len(frames), np.int64)
+        for name in self._single:
+            if name in self._nullable:
+                masks[name], counts = _flat(self._reader.validity(self._name, name, frames))
         for name, parts in (*self._stacks.items(), *((single, single) for single in self._single)):
-            found = self._reader.read(self._name, parts, frames.tolist())
-            if isinstance(found, tuple):
-                columns[name], counts = found
-            else:
-                counts = np.full(len(frames), found.shape[1])
-                columns[name] = found.reshape(-1, *found.shape[2:])
+            # Where no row holds a value the column might as well not be there.
+            if name not in masks or masks[name].any():
+                columns[name], counts = _flat(self._reader.read(self._name, parts, frames))
         dtypes = {name: self._host_dtypes.get(f"trajectory/{self._name}/{name}") for name in columns}
         stop = 0
         for count in counts.tolist():
             start, stop = stop, stop + count
+            validity = {name: part for name, mask in masks.items() if not (part := mask[start:stop]).all()}
             yield Part(
                 count,
-                {name: Column(values[start:stop], None, dtypes[name]) for name, values in columns.items()},
+                {
+                    name: Column(values[start:stop], validity.get(name), dtypes[name])
+                    for name, values in columns.items()
+                },
             )
 
     def at(self, ordinal: int) -> Part | None:
@@ -127,3 +125,11 @@ class Updates:
         if self._stacks and len(self._seen) == 1:
             return self._parts.pop(update, None)
         return self._parts.get(update)
+
+
+def _flat(found: Any) -> tuple[Array, Array]:
+    """Return the rows of a bulk read one after the other, and the rows of each frame."""
+    if isinstance(found, tuple):
+        rows, counts = found
+        return rows, counts
+    return found.reshape(-1, *found.shape[2:]), np.full(len(found), found.shape[1])

@@ -26,6 +26,7 @@ from molrec_core._group import (
     check_mask,
 )
 from molrec_core._node import ArrayNode, GroupNode
+from molrec_core._schema import SequenceSchema
 from molrec_core._store import Store, join
 from molrec_core._typedjson import element_value
 
@@ -312,3 +313,20 @@ class MetaReader:
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the stored values."""
         return COLUMN_DTYPES[TAGS[self.tag].element][0]
+
+
+def open_meta(store: Store, schema: SequenceSchema, nstep: int) -> dict[str, MetaReader]:
+    """Open the per-step meta arrays, declared ones and others."""
+    readers = {}
+    for key, spec in schema.meta.items():
+        place = f"trajectory/meta/{key}"
+        node = get_array(store, place)
+        if node is not None:
+            readers[key] = MetaReader(store, place, node, spec.tag, nstep)
+        elif nstep:
+            raise refuse(place, "missing_array", "the key is declared, but its array is missing")
+    for key, child in child_nodes(store, "trajectory/meta", ()).items():
+        if key not in schema.meta and isinstance(child, ArrayNode):
+            # Not pinned, so read under its own tag (K15).
+            readers[key] = MetaReader(store, f"trajectory/meta/{key}", child, None, nstep)
+    return readers

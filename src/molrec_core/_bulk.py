@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,10 +39,12 @@ def read_bulk(
     out: Array | None = None,
     dtype: Any = None,
     factor: float | None = None,
+    source: Mapping[str, ArrayReader] | None = None,
 ) -> Any:
     """Read `columns` of the frames `ordinals`; see ``TrajectoryReader.read``."""
     single = isinstance(columns, str)
-    readers = [_column(block, name) for name in ([columns] if isinstance(columns, str) else columns)]
+    source = block.columns if source is None else source
+    readers = [_column(block, name, source) for name in ([columns] if isinstance(columns, str) else columns)]
     if not readers or any(
         r.dtype != readers[0].dtype or r.node.trailing != readers[0].node.trailing for r in readers
     ):
@@ -78,8 +80,18 @@ def read_bulk(
     return out
 
 
-def _column(block: BlockReader, name: str) -> ArrayReader:
-    reader = block.columns.get(name)
+def read_validity(block: BlockReader, column: str, ordinals: Array) -> Any:
+    """Read the mask of `column`; see ``TrajectoryReader.validity``."""
+    if column in block.masks:
+        return read_bulk(block, column, ordinals, source=block.masks)
+    found = read_bulk(block, column, ordinals)
+    if isinstance(found, tuple):
+        return np.ones(len(found[0]), np.bool_), found[1]
+    return np.ones(found.shape[:2], np.bool_)
+
+
+def _column(block: BlockReader, name: str, source: Mapping[str, ArrayReader]) -> ArrayReader:
+    reader = source.get(name)
     if reader is None:
         msg = f"no column {name!r}; there are {', '.join(block.columns) or 'none'}"
         raise SectionNotFoundError(msg, loc=f"{block.key}/{name}")

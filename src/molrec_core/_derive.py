@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from molrec_core._declaration import read_structural_shape
 from molrec_core._dtypes import RESERVED_BLOCKS, RESERVED_COLUMNS, TAGS, refuse
-from molrec_core._fixed import child_nodes, get_node
+from molrec_core._fixed import child_nodes, get_array, get_node
 from molrec_core._group import VALIDITY, check_column
 from molrec_core._node import ArrayNode, GroupNode
 from molrec_core._schema import SequenceSchema
@@ -15,6 +17,21 @@ from molrec_core._store import Store, join
 from molrec_core.errors import FormatError, SchemaError
 
 KEY = "trajectory"
+
+
+def read_nstep(store: Store, attributes: dict[str, Any]) -> int:
+    """Return the committed frames: the marker, or the length of ``step`` where there is none (O02, O03)."""
+    if "nstep" not in attributes:
+        if {"step_progression", "time_progression"} & attributes.keys():
+            raise refuse(
+                KEY, "progression_without_nstep", "a progression without the nstep marker is malformed"
+            )
+        step = get_array(store, f"{KEY}/step")
+        return 0 if step is None else step.rows
+    nstep = attributes["nstep"]
+    if type(nstep) is not int or not 0 <= nstep < 2**63:
+        raise refuse(KEY, "nstep", f"nstep is {nstep!r}; an integer >= 0 is expected")
+    return nstep
 
 
 def derive_schema(store: Store, nstep: int) -> SequenceSchema:

@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from molrec_core._paths import is_directory, path_exists
+from molrec_core._remote import nothing_there, open_file, open_store
 from molrec_core._root import spare
 from molrec_core._store import ZARR_JSON, DirectoryStore, Store, not_a_record
 from molrec_core._zarrstore import ZarrStore
@@ -52,23 +53,23 @@ def _local(path: Path) -> Store:
         if not path_exists(path / ZARR_JSON):
             raise not_a_record(str(path), "a directory without a zarr.json")
         return DirectoryStore(path)
-    store = ZipStore(path)
-    if store.size(ZARR_JSON) is None:
-        store.close()
-        raise not_a_record(str(path), "a zip archive without a zarr.json")
-    return store
+    return _with_root(ZipStore(path))
 
 
 def _remote(url: str, options: dict[str, Any]) -> Store:
     if url.endswith(".zip"):
-        return ZipStore(url, partial(_open_remote, url, options))
-    from zarr.storage import FsspecStore
+        return _with_root(ZipStore(url, partial(open_file, url, options)))
+    store = ZarrStore(open_store(url, options), url)
+    try:
+        # One byte, for the server's own words where there is nothing: no bucket, no key.
+        store.probe(ZARR_JSON)
+    except FileNotFoundError as error:
+        raise nothing_there(url, "there is no zarr.json", error) from error
+    return store
 
-    return ZarrStore(FsspecStore.from_url(url, storage_options=options, read_only=True), url)
 
-
-def _open_remote(url: str, options: dict[str, Any]) -> IO[bytes]:
-    import fsspec
-
-    file: IO[bytes] = fsspec.open(url, "rb", **options).open()
-    return file
+def _with_root(store: ZipStore) -> ZipStore:
+    if store.size(ZARR_JSON) is None:
+        store.close()
+        raise not_a_record(store.path, "a zip archive without a zarr.json")
+    return store

@@ -14,17 +14,16 @@ from typing import Any, Self, overload
 import numpy as np
 
 from molrec_core._array import ArrayReader, open_array
-from molrec_core._block_reader import BlockReader, MetaReader
+from molrec_core._block_reader import BlockReader, open_meta
 from molrec_core._box import Box
 from molrec_core._box_reader import BoxReader
-from molrec_core._bulk import read_bulk
-from molrec_core._derive import derive_schema
+from molrec_core._bulk import read_bulk, read_validity
+from molrec_core._derive import derive_schema, read_nstep
 from molrec_core._dtypes import refuse
-from molrec_core._fixed import child_nodes, get_array, get_group
+from molrec_core._fixed import get_array, get_group
 from molrec_core._frame import Block, Frame
 from molrec_core._group import system_rows
 from molrec_core._links import Links
-from molrec_core._node import ArrayNode
 from molrec_core._progression import Progression, read_progression
 from molrec_core._schema import SequenceSchema
 from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
@@ -33,38 +32,6 @@ from molrec_core.errors import ClosedError, SectionNotFoundError
 
 Array = np.ndarray[Any, Any]
 KEY = "trajectory"
-
-
-def read_nstep(store: Store, attributes: dict[str, Any]) -> int:
-    """Return the committed frames: the marker, or the length of ``step`` where there is none (O02, O03)."""
-    if "nstep" not in attributes:
-        if {"step_progression", "time_progression"} & attributes.keys():
-            raise refuse(
-                KEY, "progression_without_nstep", "a progression without the nstep marker is malformed"
-            )
-        step = get_array(store, f"{KEY}/step")
-        return 0 if step is None else step.rows
-    nstep = attributes["nstep"]
-    if type(nstep) is not int or not 0 <= nstep < 2**63:
-        raise refuse(KEY, "nstep", f"nstep is {nstep!r}; an integer >= 0 is expected")
-    return nstep
-
-
-def open_meta(store: Store, schema: SequenceSchema, nstep: int) -> dict[str, MetaReader]:
-    """Open the per-step meta arrays, declared ones and others."""
-    readers = {}
-    for key, spec in schema.meta.items():
-        place = f"{KEY}/meta/{key}"
-        node = get_array(store, place)
-        if node is not None:
-            readers[key] = MetaReader(store, place, node, spec.tag, nstep)
-        elif nstep:
-            raise refuse(place, "missing_array", "the key is declared, but its array is missing")
-    for key, child in child_nodes(store, f"{KEY}/meta", ()).items():
-        if key not in schema.meta and isinstance(child, ArrayNode):
-            # Not pinned, so read under its own tag (K15).
-            readers[key] = MetaReader(store, f"{KEY}/meta/{key}", child, None, nstep)
-    return readers
 
 
 def open_series(
@@ -361,14 +328,24 @@ class TrajectoryReader(Sequence[Frame]):
         FormatError
             ``block_absent``: the block is absent in one of the frames.
         """
-        self._check_open()
-        if frames is None or isinstance(frames, slice):
-            ordinals = np.arange(self._nstep)[frames or slice(None)]
-        else:
-            ordinals = np.array([self._ordinal(int(i)) for i in frames], dtype=np.int64)
+        ordinals = self._ordinals(frames)
         return read_bulk(
             self._reader(block), columns, ordinals, rows=rows, out=out, dtype=dtype, factor=factor
         )
+
+    def validity(self, block: str, column: str, frames: slice | Sequence[int] | None = None) -> Any:
+        """Return which rows of a column are not null in many frames at once: booleans, shaped as by :meth:`read`."""
+        return read_validity(self._reader(block), column, self._ordinals(frames))
+
+    def _ordinals(self, frames: slice | Sequence[int] | None) -> Array:
+        self._check_open()
+        if frames is None or isinstance(frames, slice):
+            return np.arange(self._nstep)[frames or slice(None)]
+        ordinals = np.array(frames, dtype=np.int64)
+        for outside in ordinals[(ordinals < -self._nstep) | (ordinals >= self._nstep)].tolist():
+            self._ordinal(outside)
+        ordinals[ordinals < 0] += self._nstep
+        return ordinals
 
     def dask(self, block: str, columns: str | Sequence[str]) -> Any:
         """Return columns of every frame as a lazy dask array, cut at chunk borders.

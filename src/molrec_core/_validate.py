@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from molrec_core._array import ArrayReader, ChunkedReader, TornIndexWarning, open_array
-from molrec_core._block_reader import BlockReader
+from molrec_core._block_reader import BlockReader, open_meta
 from molrec_core._box_reader import BoxReader
 from molrec_core._change import off_grid
 from molrec_core._csr import Index, RegularIndex
-from molrec_core._derive import derive_schema
+from molrec_core._derive import derive_schema, read_nstep
 from molrec_core._document import check_section
 from molrec_core._fixed import child_nodes, get_group, get_node
 from molrec_core._forcefield import read_forcefield
@@ -35,7 +35,7 @@ from molrec_core._record import SUFFICIENT
 from molrec_core._schema import SequenceSchema
 from molrec_core._shard import EMPTY, index_bytes
 from molrec_core._store import TEMPORARY, Store, join, not_a_record
-from molrec_core._trajectory_reader import KEY, open_meta, open_series, read_nstep
+from molrec_core._trajectory_reader import KEY, open_series
 from molrec_core.errors import Problem, Problems, RecordError, RecordNotFoundError
 
 T = TypeVar("T")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import errno
-import threading
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from molrec_core._codecs import Buffer
+from molrec_core._remote import reaching
 from molrec_core._store import MAX_DOCUMENT, ZARR_JSON, join
 from molrec_core.errors import FormatError, RecordError
 
@@ -18,7 +20,7 @@ class ZarrStore:
     def __init__(self, store: Any, path: str = "") -> None:
         self._store = store
         self._path = path or str(store)
-        self._lock = threading.Lock()
+        self._pid = os.getpid()
 
     @property
     def path(self) -> str:
@@ -33,28 +35,55 @@ class ZarrStore:
         """Open over the unpickled zarr store."""
         self.__init__(state["store"], state["path"])  # type: ignore[misc]
 
-    def _get(self, key: str, start: int | None = None, stop: int | None = None) -> bytes | None:
+    def _get(self, key: str, start: int, stop: int) -> bytes | None:
         from zarr.abc.store import RangeByteRequest
         from zarr.core.buffer import default_buffer_prototype
         from zarr.core.sync import sync as wait
 
-        byte_range = None if start is None or stop is None else RangeByteRequest(start, stop)
-        found = wait(self._store.get(key, default_buffer_prototype(), byte_range))
+        with reaching(self._path):
+            found = wait(self._here().get(key, default_buffer_prototype(), RangeByteRequest(start, stop)))
         return None if found is None else found.to_bytes()
+
+    def _here(self) -> Any:
+        """Return the wrapped store; in a forked child one of its own: connections stay with the parent."""
+        if self._pid != os.getpid():
+            if hasattr(self._store, "fs"):
+                self._store = copy.deepcopy(self._store)
+            self._pid = os.getpid()
+        return self._store
 
     def get(self, key: str, limit: int = MAX_DOCUMENT) -> bytes | None:
         """Return a whole object; None when it is missing."""
-        data = self._get(key)
+        # A range, because s3fs asks for the size of an object first when it is to read all of it.
+        data = self._get(key, 0, limit + 1)
         if data is not None and len(data) > limit:
-            raise FormatError.one(key, "too_large", f"{len(data)} bytes where at most {limit} are expected")
+            raise FormatError.one(key, "too_large", f"more than the {limit} bytes that are expected")
         return data
+
+    def probe(self, key: str) -> None:
+        """Read the first byte of an object.
+
+        Raises
+        ------
+        FileNotFoundError
+            It is missing; the text is that of the file system below, where there is one.
+        """
+        from zarr.core.sync import sync as wait
+
+        system = getattr(self._store, "fs", None)
+        if system is None:
+            self.read(key, 0, 1)
+            return
+        with reaching(self._path):
+            wait(system._cat_file(f"{self._store.path}/{key}", start=0, end=1))
 
     def size(self, key: str) -> int | None:
         """Return the length of an object; None when it is missing."""
         from zarr.core.sync import sync as wait
 
         try:
-            return int(wait(self._store.getsize(key)))
+            with reaching(self._path):
+                return int(wait(self._here().getsize(key)))
         except FileNotFoundError:
             return None
 
@@ -90,7 +119,7 @@ class ZarrStore:
         from zarr.core.sync import sync as wait
 
         async def gather() -> list[str]:
-            return [name.rstrip("/").rpartition("/")[2] async for name in self._store.list_dir(key)]
+            return [name.rstrip("/").rpartition("/")[2] async for name in self._here().list_dir(key)]
 
         try:
             names = sorted(set(wait(gather())))
@@ -110,7 +139,7 @@ class ZarrStore:
         from zarr.core.sync import sync as wait
 
         async def first() -> bool:
-            async for name in self._store.list_dir(key):
+            async for name in self._here().list_dir(key):
                 # Some file systems list a file as its own only child; `exists` tells of directories too.
                 return bool(name.strip("/") != key)
             return False
@@ -119,7 +148,7 @@ class ZarrStore:
 
     def zarr(self) -> Any:
         """Return the wrapped store."""
-        return self._store
+        return self._here()
 
     def close(self) -> None:
         """Leave the wrapped store to its owner."""

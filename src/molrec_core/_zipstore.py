@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from molrec_core._remote import reaching
 from molrec_core._store import MAX_DOCUMENT, ZARR_JSON, _scatter
 from molrec_core.errors import FormatError
 
@@ -55,6 +56,7 @@ class ZipStore:
         self._lock = threading.Lock()
         self._file: IO[bytes] = opener() if opener else Path(self._path).open("rb")
         self._local = opener is None
+        self._pid = os.getpid()
         self._starts: dict[str, int] = {}
         try:
             self._members = self._read_directory()
@@ -78,7 +80,7 @@ class ZipStore:
 
     def _read_directory(self) -> dict[str, zipfile.ZipInfo]:
         try:
-            with zipfile.ZipFile(self._file) as archive:
+            with reaching(self._path), zipfile.ZipFile(self._file) as archive:
                 infos = archive.infolist()
         except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, struct.error) as error:
             raise FormatError.one(self._path, "bad_zip", f"not a readable zip archive: {error}") from None
@@ -158,7 +160,10 @@ class ZipStore:
             ):
                 data += more
             return data
-        with self._lock:
+        if self._opener and self._pid != os.getpid():
+            # A connection stays with the parent of a forked child, and so does a lock that it held.
+            self._file, self._lock, self._pid = self._opener(), threading.Lock(), os.getpid()
+        with self._lock, reaching(self._path):
             self._file.seek(offset)
             return self._file.read(length)
 

@@ -93,6 +93,38 @@ def test_frames_are_a_sequence(reader):
     assert next(reversed(reader)) == resolved(N - 1)
 
 
+def masked(i):
+    n = 3 + i % 2
+    columns = {"a": np.arange(float(n)), "b": np.arange(float(n)), "whole": np.arange(float(n))}
+    masks = {"a": np.arange(n) % 2 == i % 2, "b": np.arange(n) != i}
+    return Frame({"atoms": Block(columns, validity=masks)})
+
+
+@pytest.mark.parametrize("frames", [None, slice(1, None, 2), [3, -1, 0, 3]])
+def test_validity_of_many_frames(tmp_path, frames):
+    """The masks that the frames themselves show, flat where row counts differ; all valid where there is no mask."""
+    schema = SequenceSchema.from_frames(masked(i) for i in range(6))
+    path = tmp_path / "masked.mrec"
+    with TrajectoryWriter(path, schema) as writer:
+        for i in range(6):
+            writer.append(masked(i))
+    with open_record(path) as record:
+        trajectory = record.trajectory
+        chosen = list(range(6))[frames or slice(None)] if not isinstance(frames, list) else [3, 5, 0, 3]
+        for column in ("a", "b", "whole"):
+            found = trajectory.validity("atoms", column, frames)
+            shown = [masked(i)["atoms"].validity.get(column, np.ones(3 + i % 2, bool)) for i in chosen]
+            flat = found[0] if isinstance(found, tuple) else found.ravel()
+            assert flat.dtype == np.bool_
+            assert flat.tolist() == np.concatenate(shown).tolist()
+            if isinstance(found, tuple):
+                assert found[1].tolist() == [len(part) for part in shown]
+        with pytest.raises(IndexError):
+            trajectory.validity("atoms", "a", [6])
+        with pytest.raises(SectionNotFoundError):
+            trajectory.validity("atoms", "c")
+
+
 @pytest.mark.parametrize("index", [N, -N - 1, 10**9])
 def test_a_frame_past_the_end(reader, index):
     with pytest.raises(IndexError, match=f"frame {index} of a trajectory of {N} frames"):
