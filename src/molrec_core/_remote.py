@@ -6,27 +6,37 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
-from molrec_core._store import not_a_record
+from molrec_core._store import ZARR_JSON, not_a_record
 from molrec_core.errors import RecordError, RecordNotFoundError
 
 BLOCK = 2**16
 """Bytes read ahead in an archive: the documents behind a header come along, a chunk does not."""
 
-_AMAZON = frozenset({"s3", "s3a"})
-
 
 def open_store(url: str, options: Mapping[str, Any]) -> Any:
-    """Return a read-only store of zarr-python over what lies below a URL.
+    """Return a read-only store of zarr-python over the record that a URL names.
 
     Raises
     ------
+    RecordNotFoundError
+        There is no record.
     RecordError
-        ``not_installed``: a package that the URL needs is missing.
+        As :func:`reaching`.
     """
     with reaching(url):
+        from zarr.core.sync import sync as wait
         from zarr.storage import FsspecStore
 
-        return FsspecStore.from_url(url, storage_options=dict(options), read_only=True)
+        store = FsspecStore.from_url(url, storage_options=dict(options), read_only=True)
+        with _asked(store.fs):
+            # What is there is asked anew: fsspec keeps listings, and the record may have grown since.
+            store.fs.invalidate_cache()
+            try:
+                # Asked below zarr, which keeps to itself what the server says is missing: the bucket or the key.
+                wait(store.fs._cat_file(f"{store.path}/{ZARR_JSON}", start=0, end=1))
+            except store.allowed_exceptions as error:
+                raise _nothing(url, "there is no zarr.json", error) from error
+    return store
 
 
 def open_file(url: str, options: Mapping[str, Any]) -> IO[bytes]:
@@ -37,42 +47,64 @@ def open_file(url: str, options: Mapping[str, Any]) -> IO[bytes]:
     RecordNotFoundError
         There is no such object.
     RecordError
-        ``not_installed``, ``no_access`` or ``unreachable``.
+        As :func:`reaching`.
     """
     with reaching(url):
         from fsspec.core import url_to_fs
 
         system, path = url_to_fs(url, **options)
-        try:
-            # A file system reads ahead by as much as it likes: s3fs by 50 MiB, which is most records whole.
-            file: IO[bytes] = system.open(path, "rb", block_size=BLOCK, cache_type="readahead")
-        except FileNotFoundError as error:
-            raise nothing_there(url, "there is nothing", error) from error
+        with _asked(system):
+            system.invalidate_cache()
+            try:
+                # A file system reads ahead by as much as it likes: s3fs by 50 MiB, which is most records whole.
+                file: IO[bytes] = system.open(path, "rb", block_size=BLOCK, cache_type="readahead")
+            except FileNotFoundError as error:
+                raise _nothing(url, "there is nothing", error) from error
     return file
 
 
-def nothing_there(url: str, found: str, error: FileNotFoundError) -> RecordNotFoundError:
-    """Build the error of a URL that names no record."""
+_retired: list[Any] = []
+
+
+@contextlib.contextmanager
+def _asked(system: Any) -> Iterator[None]:
+    """Keep fsspec from answering the next try, which may come with credentials, from what failed without."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except Exception:
+        type(system)._cache.pop(system._fs_token, None)
+        # It stays open: another record may be read through it, and one that is let go of complains.
+        _retired.append(system)
+        raise
+
+
+def _nothing(url: str, found: str, error: Exception) -> RecordNotFoundError:
     # With a cause the text is the server's own; without one it is the path once more.
-    return not_a_record(url, f"{found} ({error})" if error.__cause__ else found)
+    return not_a_record(url, f"{found} ({_text(error)})" if error.__cause__ else found)
+
+
+def _text(error: Exception) -> str:
+    return str(error).rstrip(".")
 
 
 @contextlib.contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """Turn what fsspec and its file systems raise into errors of ours, where there is a way out to name.
+    """Say what keeps a file system of fsspec from answering, and the way out.
 
     Raises
     ------
     RecordError
         ``not_installed``: a package is missing. ``no_access``: no credentials, or not the
-        right ones. ``unreachable``: no answer.
+        right ones. ``unreachable``: no answer. Other errors pass as they are.
     """
     try:
         yield
     except RecordError:
         raise
     except Exception as error:
-        # Each kind of file system brings errors of its own, and none may be installed.
+        # Each file system has errors of its own, and no package of theirs may be installed.
         told = _explain(url, error)
         if told is None:
             raise
@@ -80,37 +112,30 @@ def reaching(url: str) -> Iterator[None]:
 
 
 def _explain(url: str, error: Exception) -> RecordError | None:
-    scheme = url.partition("://")[0].rpartition("::")[2]
-    name, text = type(error).__name__, str(error).rstrip(".")
+    name, text = type(error).__name__, _text(error)
     if isinstance(error, ImportError):
-        way = "pip install 'molrec[s3]'" if scheme in _AMAZON or "fsspec" in text else "install it"
+        scheme = url.partition("://")[0].rpartition("::")[2]
+        way = "pip install 'molrec[s3]'" if scheme in {"s3", "s3a"} or "fsspec" in text else "install it"
         msg = f"{scheme}:// needs a package that is not installed ({text}); {way}"
         return RecordError(msg, kind="not_installed", loc=url)
     amazon = type(error).__module__.startswith("botocore.")
     if amazon and any(word in name for word in ("Credential", "Profile", "Token", "Auth")):
-        msg = f"there are no credentials ({text}); {_ways(scheme)}"
-        return RecordError(msg, kind="no_access", loc=url)
+        return RecordError(f"there are no credentials ({text}); {_GIVE_KEYS}", kind="no_access", loc=url)
     if isinstance(error, PermissionError) or getattr(error, "status", None) in {401, 403}:
-        msg = f"the server does not allow this ({text}); {_ways(scheme)}"
-        if scheme in _AMAZON:
-            msg += (
-                ". Where a bucket may not be listed, that is the answer for what is not there too: "
-                "check the path, allow s3:ListBucket, or open a packed record"
-            )
-        return RecordError(msg, kind="no_access", loc=url)
+        keys = type(error.__cause__).__module__.startswith("botocore.")
+        way = f"{_GIVE_KEYS}. {_OR_MISSING}" if keys else "give credentials in storage_options"
+        return RecordError(f"the server refuses access ({text}); {way}", kind="no_access", loc=url)
     if amazon:
         msg = (
-            f"the server gives no answer ({text}); check the network and the endpoint "
+            f"the server gives no answer ({text}); check the URL, the network and the endpoint "
             "(storage_options={'endpoint_url': ...} or AWS_ENDPOINT_URL)"
         )
         return RecordError(msg, kind="unreachable", loc=url)
     return None
 
 
-def _ways(scheme: str) -> str:
-    if scheme not in _AMAZON:
-        return "give credentials in storage_options"
-    return (
-        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or give "
-        "storage_options={'key': ..., 'secret': ...}; what is public opens with storage_options={'anon': True}"
-    )
+_GIVE_KEYS = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or pass storage_options={'key': ..., "
+    "'secret': ...}; for a public record, storage_options={'anon': True}"
+)
+_OR_MISSING = "S3 answers the same for what is not there, unless the bucket may be listed (s3:ListBucket)"

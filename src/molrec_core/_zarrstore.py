@@ -40,7 +40,7 @@ class ZarrStore:
         from zarr.core.buffer import default_buffer_prototype
         from zarr.core.sync import sync as wait
 
-        with reaching(self._path):
+        with reaching(f"{self._path}/{key}"):
             found = wait(self._here().get(key, default_buffer_prototype(), RangeByteRequest(start, stop)))
         return None if found is None else found.to_bytes()
 
@@ -48,7 +48,8 @@ class ZarrStore:
         """Return the wrapped store; in a forked child one of its own: connections stay with the parent."""
         if self._pid != os.getpid():
             if hasattr(self._store, "fs"):
-                self._store = copy.deepcopy(self._store)
+                # The parent's is kept: letting go of it would complain about its open connections.
+                self._parents, self._store = self._store, copy.deepcopy(self._store)
             self._pid = os.getpid()
         return self._store
 
@@ -60,29 +61,12 @@ class ZarrStore:
             raise FormatError.one(key, "too_large", f"more than the {limit} bytes that are expected")
         return data
 
-    def probe(self, key: str) -> None:
-        """Read the first byte of an object.
-
-        Raises
-        ------
-        FileNotFoundError
-            It is missing; the text is that of the file system below, where there is one.
-        """
-        from zarr.core.sync import sync as wait
-
-        system = getattr(self._store, "fs", None)
-        if system is None:
-            self.read(key, 0, 1)
-            return
-        with reaching(self._path):
-            wait(system._cat_file(f"{self._store.path}/{key}", start=0, end=1))
-
     def size(self, key: str) -> int | None:
         """Return the length of an object; None when it is missing."""
         from zarr.core.sync import sync as wait
 
         try:
-            with reaching(self._path):
+            with reaching(f"{self._path}/{key}"):
                 return int(wait(self._here().getsize(key)))
         except FileNotFoundError:
             return None

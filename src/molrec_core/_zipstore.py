@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from molrec_core._remote import reaching
+from molrec_core._remote import BLOCK, reaching
 from molrec_core._store import MAX_DOCUMENT, ZARR_JSON, _scatter
 from molrec_core.errors import FormatError
 
@@ -80,8 +80,13 @@ class ZipStore:
 
     def _read_directory(self) -> dict[str, zipfile.ZipInfo]:
         try:
-            with reaching(self._path), zipfile.ZipFile(self._file) as archive:
-                infos = archive.infolist()
+            with reaching(self._path):
+                if not self._local:
+                    # zipfile takes four steps from the end to the directory: here they are one request.
+                    self._file.seek(max(0, self._file.seek(0, os.SEEK_END) - BLOCK))
+                    self._file.read(BLOCK)
+                with zipfile.ZipFile(self._file) as archive:
+                    infos = archive.infolist()
         except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, struct.error) as error:
             raise FormatError.one(self._path, "bad_zip", f"not a readable zip archive: {error}") from None
         members: dict[str, zipfile.ZipInfo] = {}
@@ -161,8 +166,10 @@ class ZipStore:
                 data += more
             return data
         if self._opener and self._pid != os.getpid():
-            # A connection stays with the parent of a forked child, and so does a lock that it held.
-            self._file, self._lock, self._pid = self._opener(), threading.Lock(), os.getpid()
+            # Connections stay with the parent of a forked child, and so does a lock that it held. Its file
+            # is kept: letting go of it would complain about what is open.
+            self._parents, self._file = self._file, self._opener()
+            self._lock, self._pid = threading.Lock(), os.getpid()
         with self._lock, reaching(self._path):
             self._file.seek(offset)
             return self._file.read(length)
