@@ -172,6 +172,9 @@ def as_column(values: object, loc: str, column: str = "") -> np.ndarray[Any, Any
     SchemaError
         The dtype is none of the thirteen; float32 and float16 are never widened.
     """
+    if type(values) is np.ndarray and NUMPY_TO_COLUMN.get(values.dtype, "u")[0] != "u":
+        # Nothing to widen, and numpy's string dtype takes no lone surrogate.
+        return values
     array = values if isinstance(values, np.ndarray) else np.asarray(values)
     if array.size == 0 and isinstance(values, list | tuple):
         # An empty list says no dtype; the canonical key does.
@@ -180,9 +183,6 @@ def as_column(values: object, loc: str, column: str = "") -> np.ndarray[Any, Any
         name = NUMPY_TO_COLUMN[array.dtype]
         if name[0] == "u" and name != "u64" and CANONICAL.get(column) == "u64":
             return array.astype(np.uint64)
-        return array
-    if array.dtype == STRING:
-        # numpy takes no lone surrogate into one.
         return array
     if array.dtype.kind in "UOT":
         return _as_strings(array, values, loc)
