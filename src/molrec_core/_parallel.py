@@ -36,9 +36,12 @@ def map_ordered(function: Callable[[T], R], items: Sequence[T], n_bytes: int) ->
         _pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="molrec", initializer=_enter)
     size = -(-len(items) // (_WORKERS * 4))
     batches = [items[at : at + size] for at in range(0, len(items), size)]
-    return [
-        result for part in _pool.map(lambda batch: [function(x) for x in batch], batches) for result in part
-    ]
+    try:
+        parts = _pool.map(lambda batch: [function(x) for x in batch], batches)
+    except RuntimeError:
+        # The interpreter is going, and threads take nothing any more; a writer left open is closed then.
+        return [function(item) for item in items]
+    return [result for part in parts for result in part]
 
 
 def _forget() -> None:

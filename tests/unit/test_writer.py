@@ -317,6 +317,20 @@ def test_a_script_that_ends_without_closing_keeps_its_frames(tmp_path, then, opt
     assert values(tmp_path / "r.mrec") == [[0.0], [1.0], [2.0]]
 
 
+def test_a_script_that_ends_with_much_left_to_compress_keeps_its_frames(tmp_path):
+    """Threads take nothing any more by then: what they would compress the last commit compresses itself."""
+    more = """
+writer.close()
+path = sys.argv[1]
+writer = TrajectoryWriter(path, overwrite=True, precision=1e-3)
+for i in range(2):
+    writer.append(Frame({"atoms": {c: [float(i)] * 30_000 for c in "xyz"}}))
+"""
+    done = run_script(tmp_path / "r.mrec", more)
+    assert done.stderr == ""
+    assert [len(row) for row in values(tmp_path / "r.mrec")] == [30_000, 30_000]
+
+
 def test_a_script_that_is_killed_keeps_what_was_committed(tmp_path):
     run_script(tmp_path / "r.mrec", "import os; writer.flush(); writer.append(Frame()); os._exit(1)")
     assert values(tmp_path / "r.mrec") == [[0.0], [1.0], [2.0]]
