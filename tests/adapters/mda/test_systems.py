@@ -53,8 +53,6 @@ def systems(form):
 
 
 def load(names):
-    if any(name.startswith("GSD") for name in names):
-        pytest.importorskip("gsd")
     files = [str(getattr(datafiles, name)) for name in names if name]
     options = {"format": "TRJ"} if names[-1] == "TRJ" else {}
     universe = mda.Universe(*files, to_guess=(), **options)
