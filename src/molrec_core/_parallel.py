@@ -16,6 +16,8 @@ R = TypeVar("R")
 
 WORTHWHILE_BYTES = 2**18
 """Below this much work in one call, starting threads costs more than it saves."""
+WORTHWHILE_ITEM_BYTES = 2**16
+"""Smaller items keep the threads waiting for one another more than working."""
 _WORKERS = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 _pool: ThreadPoolExecutor | None = None
 _inside = threading.local()
@@ -28,8 +30,9 @@ def _enter() -> None:
 def map_ordered(function: Callable[[T], R], items: Sequence[T], n_bytes: int) -> list[R]:
     """Apply `function` to `items`, in threads when there are several and `n_bytes` are worth it."""
     few = len(items) < 2 or _WORKERS < 2
+    little = n_bytes < max(WORTHWHILE_BYTES, WORTHWHILE_ITEM_BYTES * len(items))
     # A worker that waited for other workers could wait forever: what it is given it does itself.
-    if few or n_bytes < WORTHWHILE_BYTES or getattr(_inside, "worker", False):
+    if few or little or getattr(_inside, "worker", False):
         return [function(item) for item in items]
     global _pool  # noqa: PLW0603 - one pool a process
     if _pool is None:

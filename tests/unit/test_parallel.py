@@ -7,7 +7,7 @@ import pytest
 
 from molrec_core import _parallel
 
-MUCH = _parallel.WORTHWHILE_BYTES
+MUCH = 100 * _parallel.WORTHWHILE_ITEM_BYTES
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +20,18 @@ def test_results_come_in_the_order_of_the_items():
     assert _parallel.map_ordered(lambda i: i * i, range(100), MUCH) == [i * i for i in range(100)]
 
 
-def test_little_work_stays_in_the_calling_thread():
+@pytest.mark.parametrize(
+    ("items", "enough"),
+    [(2, _parallel.WORTHWHILE_BYTES), (9, 9 * _parallel.WORTHWHILE_ITEM_BYTES)],
+    ids=["little work", "small items"],
+)
+def test_what_is_not_worth_it_stays_in_the_calling_thread(items, enough):
+    def names(n_bytes):
+        return set(_parallel.map_ordered(lambda _: threading.current_thread().name, range(items), n_bytes))
+
     here = threading.current_thread().name
-    assert set(_parallel.map_ordered(lambda _: threading.current_thread().name, range(9), MUCH - 1)) == {here}
-    assert here not in set(_parallel.map_ordered(lambda _: threading.current_thread().name, range(9), MUCH))
+    assert names(enough - 1) == {here}
+    assert here not in names(enough)
 
 
 def test_work_inside_a_worker_waits_for_no_other_worker():
