@@ -87,18 +87,12 @@ def convert(
     Raises
     ------
     RecordError
-        No adapter reads or writes the suffix.
+        No adapter reads or writes the suffix, or one would have to read a URL.
     """
     options = options or Options()
     begin = start or (lambda _: lambda _: None)
     if not is_record_name(target):
-        if not is_record_name(source):
-            msg = f"neither {os.fspath(source)!r} nor {os.fspath(target)!r} is a record (*.mrec, *.mrec.zip)"
-            raise RecordError(msg, kind="no_record_named")
-        adapter = find_adapter(target, "writes", options.adapter)
-        assert adapter.write is not None
-        adapter.write(Path(source), Path(target), options.frames)
-        return Path(target)
+        return _export(source, Path(target), options)
     packed = os.fspath(target).endswith(".zip")
     if packed and path_exists(Path(target)) and not options.overwrite:
         msg = "the archive is there already; overwrite=True (--overwrite) replaces it"
@@ -119,6 +113,20 @@ def convert(
     except BaseException:
         remove_tree(directory)
         raise
+
+
+def _export(source: str | os.PathLike[str], target: Path, options: Options) -> Path:
+    """Write a record into a file of a host."""
+    if not is_record_name(source):
+        msg = f"neither {os.fspath(source)!r} nor {os.fspath(target)!r} is a record (*.mrec, *.mrec.zip)"
+        raise RecordError(msg, kind="no_record_named")
+    if "://" in os.fspath(source):
+        msg = f"hosts write from records on this machine; make one first (molrec convert {source} run.mrec)"
+        raise RecordError(msg, kind="remote", loc=os.fspath(source))
+    adapter = find_adapter(target, "writes", options.adapter)
+    assert adapter.write is not None
+    adapter.write(Path(source), target, options.frames)
+    return target
 
 
 def _holds_record(path: str | os.PathLike[str]) -> bool:

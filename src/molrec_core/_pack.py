@@ -111,10 +111,10 @@ def unpack(
     RecordNotFoundError, RecordExistsError
     FormatError
         Members that lead out of the record, occur twice or are compressed.
+    RecordError
+        ``remote``: a URL.
     """
-    archive = Path(path)
-    if not path_exists(archive) or is_directory(archive):
-        raise not_a_record(str(archive), "there is no archive to unpack")
+    archive = _archive(path)
     target = Path(out) if out is not None else archive.with_name(archive.name.removesuffix(".zip"))
     if target == archive:
         target = archive.with_name(archive.name + ".mrec")
@@ -146,6 +146,15 @@ def unpack(
     finally:
         source.close()
     return target
+
+
+def _archive(path: str | os.PathLike[str]) -> Path:
+    if "://" in os.fspath(path):
+        msg = f"archives on this machine are unpacked; molrec convert {path} run.mrec makes a directory of this one"
+        raise RecordError(msg, kind="remote", loc=os.fspath(path))
+    if not path_exists(Path(path)) or is_directory(Path(path)):
+        raise not_a_record(str(path), "there is no archive to unpack")
+    return Path(path)
 
 
 def _stopped(error: OSError, target: Path, stage: str) -> CommitError:

@@ -9,8 +9,8 @@ from typing import IO, Any
 from molrec_core._store import ZARR_JSON, not_a_record
 from molrec_core.errors import RecordError, RecordNotFoundError
 
-BLOCK = 2**16
-"""Bytes read ahead in an archive: the documents behind a header come along, a chunk does not."""
+WINDOW = 2**16 + 2**12
+"""Bytes that a small read takes along: the index of a shard and the header before it, or many documents."""
 
 
 def open_store(url: str, options: Mapping[str, Any]) -> Any:
@@ -56,9 +56,11 @@ def open_file(url: str, options: Mapping[str, Any]) -> IO[bytes]:
         with _asked(system):
             system.invalidate_cache()
             try:
-                # A file system reads ahead by as much as it likes: s3fs by 50 MiB, which is most records whole.
-                file: IO[bytes] = system.open(path, "rb", block_size=BLOCK, cache_type="readahead")
+                # By itself s3fs reads ahead by 50 MiB, which is most records whole.
+                file: IO[bytes] = system.open(path, "rb", block_size=2**8, cache_type="readahead")
             except FileNotFoundError as error:
+                if _refused(error):
+                    raise
                 raise _nothing(url, "there is nothing", error) from error
     return file
 
@@ -81,8 +83,15 @@ def _asked(system: Any) -> Iterator[None]:
 
 
 def _nothing(url: str, found: str, error: Exception) -> RecordNotFoundError:
-    # With a cause the text is the server's own; without one it is the path once more.
-    return not_a_record(url, f"{found} ({_text(error)})" if error.__cause__ else found)
+    text = _text(error)
+    # With a cause the text may be the server's own; else it is the path once more.
+    return not_a_record(url, f"{found} ({text})" if error.__cause__ and text not in url else found)
+
+
+def _refused(error: Exception) -> bool:
+    # Over HTTP a refusal may come as a file that is not found.
+    statuses = (getattr(error, "status", None), getattr(error.__cause__, "status", None))
+    return isinstance(error, PermissionError) or 401 in statuses or 403 in statuses
 
 
 def _text(error: Exception) -> str:
@@ -121,7 +130,7 @@ def _explain(url: str, error: Exception) -> RecordError | None:
     amazon = type(error).__module__.startswith("botocore.")
     if amazon and any(word in name for word in ("Credential", "Profile", "Token", "Auth")):
         return RecordError(f"there are no credentials ({text}); {_GIVE_KEYS}", kind="no_access", loc=url)
-    if isinstance(error, PermissionError) or getattr(error, "status", None) in {401, 403}:
+    if _refused(error):
         keys = type(error.__cause__).__module__.startswith("botocore.")
         way = f"{_GIVE_KEYS}. {_OR_MISSING}" if keys else "give credentials in storage_options"
         return RecordError(f"the server refuses access ({text}); {way}", kind="no_access", loc=url)

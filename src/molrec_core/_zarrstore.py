@@ -102,33 +102,39 @@ class ZarrStore:
         """
         from zarr.core.sync import sync as wait
 
-        async def gather() -> list[str]:
-            return [name.rstrip("/").rpartition("/")[2] async for name in self._here().list_dir(key)]
-
         try:
-            names = sorted(set(wait(gather())))
+            below = wait(self._below(key))
         except Exception as error:
             # Each kind of store has its own way to say that it does not list.
             raise self._no_listing(key) from error
-        if not names and self.get(join(key, ZARR_JSON)) is not None:
+        if not below and self.get(join(key, ZARR_JSON)) is not None:
             raise self._no_listing(key)
-        directories = [n for n in names if self._is_directory(join(key, n))]
-        return directories, [n for n in names if n not in directories]
+        return sorted(n for n in below if below[n]), sorted(n for n in below if not below[n])
+
+    async def _below(self, key: str) -> dict[str, bool]:
+        """Return the names right below `key`, and whether each is a directory."""
+        store = self._here()
+        if not hasattr(store, "fs"):
+            names = {name.rstrip("/").rpartition("/")[2] async for name in store.list_dir(key)}
+            return {name: await self._is_directory(join(key, name)) for name in names}
+        # zarr asks for names only; then each would cost a request of its own to tell what it is.
+        place = join(store.path.rstrip("/"), key)
+        try:
+            entries = await store.fs._ls(place, detail=True)
+        except store.allowed_exceptions:
+            return {}
+        found = ((entry["name"].rstrip("/"), entry["type"] == "directory") for entry in entries)
+        return {name.rpartition("/")[2]: inside for name, inside in found if not place.endswith(name)}
 
     def _no_listing(self, key: str) -> RecordError:
         text = "the store does not list what it holds; pack the record (molrec pack) and open the one file"
         return RecordError(text, kind="no_listing", loc=key or self.path)
 
-    def _is_directory(self, key: str) -> bool:
-        from zarr.core.sync import sync as wait
-
-        async def first() -> bool:
-            async for name in self._here().list_dir(key):
-                # Some file systems list a file as its own only child; `exists` tells of directories too.
-                return bool(name.strip("/") != key)
-            return False
-
-        return bool(wait(first()))
+    async def _is_directory(self, key: str) -> bool:
+        async for name in self._here().list_dir(key):
+            # Some stores list a file as its own only child; `exists` tells of directories too.
+            return bool(name.strip("/") != key)
+        return False
 
     def zarr(self) -> Any:
         """Return the wrapped store."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from molrec_core._remote import BLOCK, reaching
+from molrec_core._remote import WINDOW, reaching
 from molrec_core._store import MAX_DOCUMENT, ZARR_JSON, _scatter
 from molrec_core.errors import FormatError
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 _LOCAL_MAGIC = b"PK\3\4"
+# Windows that are kept of an archive behind a URL: documents are read again and again.
+_WINDOWS = 16
 
 
 def member_problem(name: str) -> str | None:
@@ -58,6 +60,7 @@ class ZipStore:
         self._local = opener is None
         self._pid = os.getpid()
         self._starts: dict[str, int] = {}
+        self._windows: list[tuple[int, bytes]] = []
         try:
             self._members = self._read_directory()
         except BaseException:
@@ -83,8 +86,7 @@ class ZipStore:
             with reaching(self._path):
                 if not self._local:
                     # zipfile takes four steps from the end to the directory: here they are one request.
-                    self._file.seek(max(0, self._file.seek(0, os.SEEK_END) - BLOCK))
-                    self._file.read(BLOCK)
+                    self._pread(max(0, self._file.seek(0, os.SEEK_END) - WINDOW), 0, ahead=WINDOW)
                 with zipfile.ZipFile(self._file) as archive:
                     infos = archive.infolist()
         except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, struct.error) as error:
@@ -147,7 +149,7 @@ class ZipStore:
         """Find where the bytes of a member begin: its local header says how long it is."""
         start = self._starts.get(key)
         if start is None:
-            header = self._pread(info.header_offset, _LOCAL_HEADER.size)
+            header = self._pread(info.header_offset, _LOCAL_HEADER.size, ahead=WINDOW)
             if len(header) < _LOCAL_HEADER.size or header[:4] != _LOCAL_MAGIC:
                 raise FormatError.one(
                     key, "bad_zip", "the member's local header is not where the directory says"
@@ -157,7 +159,8 @@ class ZipStore:
             self._starts[key] = start
         return start
 
-    def _pread(self, offset: int, length: int) -> bytes:
+    def _pread(self, offset: int, length: int, ahead: int = 0) -> bytes:
+        """Read bytes of the archive; over a network, keep as many behind them as `ahead` says."""
         if self._local:
             data = os.pread(self._file.fileno(), length, offset)
             while len(data) < length and (
@@ -170,9 +173,16 @@ class ZipStore:
             # is kept: letting go of it would complain about what is open.
             self._parents, self._file = self._file, self._opener()
             self._lock, self._pid = threading.Lock(), os.getpid()
-        with self._lock, reaching(self._path):
-            self._file.seek(offset)
-            return self._file.read(length)
+        with self._lock:
+            for start, data in self._windows:
+                if start <= offset and offset + length <= start + len(data):
+                    return data[offset - start : offset - start + length]
+            with reaching(self._path):
+                self._file.seek(offset)
+                data = self._file.read(length + ahead)
+            if ahead:
+                self._windows = [(offset, data), *self._windows[: _WINDOWS - 1]]
+            return data[:length]
 
     def get(self, key: str, limit: int = MAX_DOCUMENT) -> bytes | None:
         """Return a whole member; None when it is missing."""
@@ -183,7 +193,7 @@ class ZipStore:
             raise FormatError.one(
                 key, "too_large", f"{info.file_size} bytes where at most {limit} are expected"
             )
-        return self._pread(self._start(key, info), info.file_size)
+        return self._pread(self._start(key, info), info.file_size, ahead=WINDOW)
 
     def size(self, key: str) -> int | None:
         """Return the length of a member; None when it is missing."""
