@@ -1,4 +1,4 @@
-"""The declaration of a trajectory whose writer pinned none: read off its groups.
+"""What a trajectory's groups say by themselves: the committed frames, and the declaration where its writer pinned none.
 
 "The pinned declaration" of the ragged-trajectory chapter, last paragraph; checklist Q13.
 """

@@ -334,7 +334,27 @@ class TrajectoryReader(Sequence[Frame]):
         )
 
     def validity(self, block: str, column: str, frames: slice | Sequence[int] | None = None) -> Any:
-        """Return which rows of a column are not null in many frames at once: booleans, shaped as by :meth:`read`."""
+        """Read the mask of a nullable column of many frames at once.
+
+        Parameters
+        ----------
+        block, column : str
+        frames : slice or sequence of int, optional
+            As for :meth:`read`.
+
+        Returns
+        -------
+        bool array, or tuple of (bool array, counts)
+            True where the row holds a value; everywhere in a column without a mask. Shaped as
+            what :meth:`read` returns, without trailing axes.
+
+        Raises
+        ------
+        SectionNotFoundError
+            There is no such column.
+        FormatError
+            ``block_absent``: the block is absent in one of the frames.
+        """
         return read_validity(self._reader(block), column, self._ordinals(frames))
 
     def _ordinals(self, frames: slice | Sequence[int] | None) -> Array:
