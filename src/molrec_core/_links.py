@@ -217,7 +217,8 @@ class Links:
             for name, system in (self.load_system() if self._system is None else self._system).items():
                 if name in names and self._new(("system", name), ordinal, name):
                     update = self._blocks[name].index.update_at(ordinal)
-                    system.check(self._blocks[name].update(update), f"trajectory/{name}")
+                    if update >= 0:
+                        system.check(self._blocks[name].update(update), f"trajectory/{name}")
         except SchemaError as error:
             raise FormatError(error.problems) from None
 
@@ -242,6 +243,8 @@ class Links:
         if not self._new(("target", name, column), ordinal, *watched):
             return
         update = self._blocks[name].index.update_at(ordinal)
+        if update < 0:
+            return
         held = self._highest.get((name, column))
         if held is None or held[0] != update:
             held = self._highest[name, column] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -29,8 +30,11 @@ from molrec_core import (
     Frame,
     MetricsWriter,
     RecordNotFoundError,
+    SequenceSchema,
     TrajectoryWriter,
+    _extents,
     fold_metrics,
+    open_record,
     pack,
     validate,
     write_mrec,
@@ -99,6 +103,25 @@ def test_an_endpoint_past_the_atoms(tmp_path):
     record = write(tmp_path, [Frame({"atoms": atoms, "bonds": bonds})] * 2, name="moving.mrec")
     assert found(record) == [warning("endpoint_out_of_range", "trajectory/bonds/atomj")]
     assert_opens_as(record, 2)
+
+
+def test_references_of_a_block_that_comes_later(tmp_path):
+    """Where it is absent there is nothing to check, though its rows fill a chunk to the last."""
+    declared = SequenceSchema().declare_block("picks", {"row": "u64"}).declare_block("others", {"x": "f64"})
+    declared.declare_target("picks", "row", "/system/sites")
+    sites = Frame({"sites": {"n": np.arange(4.0)}})
+    record = tmp_path / "r.mrec"
+    with (
+        mock.patch.multiple(_extents, COLUMN_CHUNK_BYTES=64),
+        TrajectoryWriter(record, declared, system=sites) as writer,
+    ):
+        for rows in (None, [0, 1], [2, 3, 1], [0, 1, 2]):
+            blocks = (
+                {"others": {"x": [0.0]}} if rows is None else {"picks": {"row": np.array(rows, np.uint64)}}
+            )
+            writer.append(Frame(blocks))
+    assert open_record(record).trajectory.updates("picks").tolist() == [1, 2, 3]
+    assert validate(record, deep=True) == []
 
 
 def test_a_column_that_the_declaration_does_not_name(tmp_path):
