@@ -392,7 +392,7 @@ def in_children(count, function):
 def test_reading_after_a_fork(reader):
     """With frames read before, and with the threads of a large read running."""
     assert reader[3] == resolved(3)
-    with mock.patch.multiple(_parallel, WORTHWHILE_BYTES=1, _WORKERS=2):
+    with mock.patch.multiple(_parallel, WORTHWHILE_BYTES=1, WORTHWHILE_ITEM_BYTES=1, _WORKERS=2):
         whole = reader.read("atoms", "n")
         assert _parallel._pool is not None
 
