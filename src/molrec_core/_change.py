@@ -59,7 +59,7 @@ def differs(new: Array, old: Array) -> bool:
         left, right = new.item(place), old.item(place)
         if left != right and (left == left or right == right):
             return True
-    if new.dtype.kind == "T":
+    if new.dtype.kind in "TS":
         return bool((new != old).any())
     return bool((_bits(new) != _bits(old)).any())
 

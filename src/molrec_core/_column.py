@@ -17,10 +17,12 @@ import numpy as np
 from molrec_core import _parallel
 from molrec_core._change import differs, round_into
 from molrec_core._codecs import Buffer
-from molrec_core._dtypes import COLUMN_DTYPES
+from molrec_core._dtypes import COLUMN_DTYPES, STRING
+from molrec_core._extents import row_bytes
 from molrec_core._node import Layout, array_document, spell
 from molrec_core._shard import EMPTY, ENTRY_BYTES, empty_index, encode_index, index_bytes
 from molrec_core._store import ZARR_JSON, DirectoryStore, join
+from molrec_core._strings import packed_strings
 
 Array = np.ndarray[Any, Any]
 Entry = tuple[int, int]
@@ -99,48 +101,77 @@ class GrowingArray:
         self._touched: set[str] = set()
         self._shards: dict[int, Shard] = {}
         self._pending: dict[int, Entry] = {}
-        self._buffer = np.empty((layout.chunk_rows, *self.trailing), self.numpy_dtype)
+        # Strings are kept packed until one comes that cannot be.
+        self._packed = self.dtype == "string"
+        self._buffer = np.empty(
+            (layout.chunk_rows, *self.trailing), "S1" if self._packed else self.numpy_dtype
+        )
         self._base = 0
         self._landed = 0
         self._tail_rows = 0
         self._previous = 0
         self._staged: Array | None = None
 
+    def _new_buffer(self, rows: int) -> Array:
+        return np.empty((rows, *self.trailing), self._buffer.dtype)
+
     # -- rows in
 
+    def staged(self, values: Array) -> Array:
+        """Return `values` as they are stored: rounded where a precision is declared, strings packed if they can be."""
+        if self.precision is not None:
+            staged = np.empty(values.shape, self.numpy_dtype)
+            round_into(values, self.precision, staged)
+            return staged
+        return self._held(values) if self.dtype == "string" else values
+
+    def _held(self, values: Array) -> Array:
+        """Return strings as the buffer holds them; it is made to hold them first."""
+        if self._packed:
+            packed = packed_strings(values)
+            if packed is not None:
+                if packed.itemsize > self._buffer.itemsize:
+                    self._hold_as(packed.dtype)
+                return packed
+            self._packed = False
+            self._hold_as(STRING)
+        return values if values.dtype.kind == "T" else values.astype(STRING)
+
+    def _hold_as(self, dtype: np.dtype[Any]) -> None:
+        n = self.rows - self._base
+        held = np.empty(self._buffer.shape, dtype)
+        held[:n] = self._buffer[:n]
+        self._buffer = held
+
     def changed(self, values: Array) -> bool:
-        """Whether `values` (shape (n,) + trailing), once rounded, differ in any bit from the last update."""
-        if self.precision is None:
-            return differs(values, self.last_update())
-        staged = np.empty(values.shape, self.numpy_dtype)
-        round_into(values, self.precision, staged)
+        """Whether `values` (shape (n,) + trailing), once stored, differ in any bit from the last update."""
+        staged = self.staged(values)
         self._staged = staged if differs(staged, self.last_update()) else None
         return self._staged is not None
 
-    def accept(self, values: Array) -> None:
-        """Take `values` as the next update."""
+    def accept(self, values: Array, last: int | None = None) -> None:
+        """Take `values` as the next update, or as the next few: the last one owns the `last` rows at the end."""
         n = len(values)
         rows = self.rows
         at = rows - self._base
+        staged, self._staged = self._staged, None
+        if staged is None and self.precision is None:
+            staged = self._held(values) if self.dtype == "string" else values
         if at + n > len(self._buffer):
             at = self._make_room(n)
-        if self.precision is None:
-            self._buffer[at : at + n] = values
-        elif self._staged is not None:
-            self._buffer[at : at + n] = self._staged
-            self._staged = None
-        else:
+        if staged is not None:
+            self._buffer[at : at + n] = staged
+        elif self.precision is not None:
             round_into(values, self.precision, self._buffer[at : at + n])
-        self._previous = rows
         self.rows = rows + n
+        self._previous = rows if last is None else self.rows - last
 
     def reserve(self, rows: int) -> None:
         """Make room for `rows` rows before the first one comes, in whole chunks that stay in the processor's cache."""
         size = self.layout.chunk_rows
-        row_bytes = max(1, self._buffer.nbytes // size)
-        need = -(-min(rows, BUFFER_BYTES // row_bytes) // size) * size
+        need = -(-min(rows, BUFFER_BYTES // row_bytes(self.dtype, self.trailing)) // size) * size
         if self.rows == 0 and need > len(self._buffer):
-            self._buffer = np.empty((need, *self.trailing), self.numpy_dtype)
+            self._buffer = self._new_buffer(need)
 
     def last_update(self) -> Array:
         """Return the rows of the last accepted update."""
@@ -153,7 +184,7 @@ class GrowingArray:
         kept = self._buffer[keep - self._base : self.rows - self._base]
         need = len(kept) + n
         if need > len(self._buffer):
-            grown = np.empty((max(need, 2 * len(self._buffer)), *self.trailing), self.numpy_dtype)
+            grown = self._new_buffer(max(need, 2 * len(self._buffer)))
             grown[: len(kept)] = kept
             self._buffer = grown
         elif keep > self._base:
@@ -166,12 +197,13 @@ class GrowingArray:
         """Go on with the extents and the document of an array that is on disk."""
         self.layout = layout
         self._document = document
-        self._buffer = np.empty((layout.chunk_rows, *self.trailing), self.numpy_dtype)
+        self._buffer = self._new_buffer(layout.chunk_rows)
 
     def restore(
         self, rows: int, stored_rows: int, kept: Array, shards: dict[int, Shard], previous: int
     ) -> None:
         """Take up an array that is on disk: `kept` are its rows from the tail chunk or the last update on."""
+        kept = self._held(kept) if self.dtype == "string" else kept
         self.rows = self.durable_rows = rows
         self.stored_rows = stored_rows
         self._base = rows - len(kept)
@@ -179,7 +211,7 @@ class GrowingArray:
         self._landed = rows // self.layout.chunk_rows * self.layout.chunk_rows
         self._shards = shards
         if len(kept) > len(self._buffer):
-            self._buffer = np.empty((2 * len(kept), *self.trailing), self.numpy_dtype)
+            self._buffer = self._new_buffer(2 * len(kept))
         self._buffer[: len(kept)] = kept
         self._tail_rows = rows - self._landed
 
@@ -212,7 +244,7 @@ class GrowingArray:
         if n == self._tail_rows:
             return []
         self._tail_rows = n
-        padded = np.zeros((self.layout.chunk_rows, *self.trailing), self.numpy_dtype)
+        padded = np.zeros((self.layout.chunk_rows, *self.trailing), self._buffer.dtype)
         at = self._landed - self._base
         padded[:n] = self._buffer[at : at + n]
         return [(self, self._landed // self.layout.chunk_rows, padded)]

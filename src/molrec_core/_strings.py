@@ -13,6 +13,9 @@ Array = np.ndarray[Any, Any]
 _LENGTH = struct.Struct("<I")
 _SHORT = 16
 """Characters up to which strings are laid out as rows of bytes: what most names have."""
+_ASCII = 127
+_PADDING = b"\xff"
+"""A byte that no length up to `_SHORT` and no ASCII character is spelled with."""
 _COUNTS_NULS = int(np.strings.str_len(np.array("\0", np.dtypes.StringDType()))) == 1
 """Whether numpy counts NULs at the end of a string; before 2.5 it does not."""
 
@@ -26,32 +29,62 @@ class _Spelled(dict[str, bytes]):
         return stored
 
 
+def packed_strings(texts: Array) -> Array | None:
+    """Return short ASCII strings as fixed-width bytes, same shape; None for any others.
+
+    Bytes are copied, compared and encoded in a fraction of the time.
+    """
+    if texts.dtype.kind == "S":
+        return texts
+    if texts.dtype.kind == "U":
+        return _packed_text(texts)
+    if not _COUNTS_NULS:
+        return None
+    lengths = np.strings.str_len(texts)
+    width = int(lengths.max(initial=1))
+    if width > _SHORT:
+        return None
+    try:
+        packed = texts.astype(f"S{width}")
+    except UnicodeEncodeError:
+        return None
+    # Bytes lose a NUL at the end of a string.
+    return packed if (np.strings.str_len(packed) == lengths).all() else None
+
+
+def _packed_text(texts: Array) -> Array | None:
+    width = texts.dtype.itemsize // 4
+    if not 0 < width <= _SHORT or not texts.dtype.isnative:
+        return None
+    codes = np.ascontiguousarray(texts).reshape(-1, 1).view(np.uint32)
+    if codes.max(initial=0) > _ASCII:
+        return None
+    return codes.astype(np.uint8).view(f"S{width}").reshape(texts.shape)
+
+
 def encode_strings(rows: Array) -> bytes:
-    """Encode strings as ``vlen-utf8``: a count, then a length and the UTF-8 bytes of each."""
+    """Encode strings, or packed ones, as ``vlen-utf8``: a count, then a length and the UTF-8 bytes of each."""
     flat = rows.ravel()
-    short = _encode_short(flat) if _COUNTS_NULS and flat.dtype.kind == "T" else None
-    if short is not None:
-        return _LENGTH.pack(len(flat)) + short
+    packed = packed_strings(flat)
+    if packed is not None:
+        return _LENGTH.pack(len(flat)) + _encode_packed(packed)
     texts = flat.tolist()
     return _LENGTH.pack(len(texts)) + b"".join(map(_Spelled().__getitem__, texts))
 
 
-def _encode_short(texts: Array) -> bytes | None:
-    """Encode short ASCII strings without a loop over them; None for any others."""
+def _encode_packed(texts: Array) -> bytes:
+    """Encode packed strings without a loop over them."""
+    width = texts.dtype.itemsize
     lengths = np.strings.str_len(texts)
-    width = int(lengths.max(initial=0))
-    if not 0 < width <= _SHORT:
-        return None
-    try:
-        padded = texts.astype(f"S{width}")
-    except UnicodeEncodeError:
-        return None
-    stored = np.empty((len(texts), _LENGTH.size + width), np.uint8)
-    stored[:, : _LENGTH.size] = lengths.astype("<u4").view(np.uint8).reshape(-1, _LENGTH.size)
-    stored[:, _LENGTH.size :] = padded.view(np.uint8).reshape(-1, width)
-    if (lengths != width).any():
-        stored = stored[np.arange(stored.shape[1]) < _LENGTH.size + lengths[:, None]]
-    return stored.tobytes()
+    # A row for each length: how it is spelled, then what marks the places behind the text.
+    rows = np.zeros((width + 1, _LENGTH.size + width), np.uint8)
+    rows[:, 0] = np.arange(width + 1)
+    rows[:, _LENGTH.size :][np.arange(width) >= np.arange(width + 1)[:, None]] = _PADDING[0]
+    stored = rows.take(lengths, axis=0)
+    codes = texts.view(np.uint8).reshape(-1, width)
+    for place in range(width):
+        stored[:, _LENGTH.size + place] |= codes[:, place]
+    return stored.tobytes().translate(None, _PADDING)
 
 
 def decode_strings(data: bytes | bytearray | memoryview | Array, count: int) -> list[str]:
