@@ -35,7 +35,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("_paths", "_lock", "_store", "_remote", "_zarrstore", "_zipstore", "_array"),  # files
     ("_column", "_commit"),  # growth of one column; the order on disk
     ("_document", "_fixed", "_cell", "_group"),  # documents, fixed arrays, frame-shaped groups
-    ("_series", "_block_writer", "_sequence"),  # a trajectory that grows
+    ("_series", "_block_writer", "_sequence", "_stack", "_stacking"),  # a trajectory that grows
     (
         "_derive",
         "_block_reader",

@@ -19,6 +19,7 @@ VALUES = {
     "Compression",
     "ForceField",
     "Frame",
+    "FrameStack",
     "MetricEvent",
     "MetricSeries",
     "Observable",
@@ -86,7 +87,9 @@ SIGNATURES = {
         "path", "schema", "*", "meta", "system", "status", "method", "forcefield", "overwrite", "precision",
         "compression", "flush_every", "flush_seconds", "expected_frames",
     ),
+    "FrameStack": ("n_frames", "blocks", "*", "counts", "validity", "boxes", "meta"),
     "TrajectoryWriter.append": ("self", "frame", "step", "time"),
+    "TrajectoryWriter.extend": ("self", "stack", "steps", "times"),
     "write_mrec": (
         "path", "*", "meta", "frame", "system", "trajectory", "forcefield", "observables", "status", "method",
         "overwrite", "**options",

@@ -30,6 +30,7 @@ from molrec_core._record import (
 )
 from molrec_core._repair import repair
 from molrec_core._schema import SequenceSchema
+from molrec_core._stack import FrameStack
 from molrec_core._trajectory_reader import TrajectoryReader
 from molrec_core._trajectory_writer import TrajectoryWriter
 from molrec_core._validate import validate
@@ -62,6 +63,7 @@ __all__ = [
     "ForceField",
     "FormatError",
     "Frame",
+    "FrameStack",
     "FrameView",
     "LockedError",
     "MetricEvent",

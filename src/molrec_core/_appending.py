@@ -13,7 +13,8 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from molrec_core._column import land
 from molrec_core._commit import Committer, create, execute
@@ -22,7 +23,9 @@ from molrec_core._frame import Frame
 from molrec_core._pinning import declare_precision
 from molrec_core._root import Root, write_failed
 from molrec_core._schema import SequenceSchema
-from molrec_core._sequence import Checked, SequenceWriter
+from molrec_core._sequence import SequenceWriter
+from molrec_core._stack import FrameStack
+from molrec_core._stacking import check_stack, take_stack
 from molrec_core._store import Store
 from molrec_core._taking_up import clear
 from molrec_core.errors import ClosedError, CommitError, LockedError, SchemaError
@@ -101,24 +104,76 @@ class Appending:
             checked = sequence.check(frame, step, time)
             if sequence.steps_given is None:
                 sequence.steps_given = step is not None
-            self._take(sequence, frame, checked)
-            self._since_flush += 1
-            if self._flush_every is None and self._since_flush >= self._automatic:
-                self._since_flush = 0
-                self._land(tails=False)
-                self._committer.request()
-            elif self._flush_seconds is not None and self._since_flush == 1:
-                self._committer.request(self._flush_seconds)
-        if self._flush_every is not None and self._since_flush >= self._flush_every:
-            self._commit(final=False)
+            self._take(partial(sequence.take, frame, checked), 1)
+        self._flush_when_due()
 
-    def _take(self, sequence: SequenceWriter, frame: Frame, checked: Checked) -> None:
+    def extend(
+        self, stack: FrameStack, steps: Sequence[int] | None = None, times: Sequence[float] | None = None
+    ) -> None:
+        """Append frames in a row: the same as appending them one by one, and faster where they are small.
+
+        Parameters
+        ----------
+        stack : FrameStack
+        steps : sequence of int, optional
+            Step number of each; 0 and then one more than the last by default.
+        times : sequence of float, optional
+            In record time units.
+
+        Raises
+        ------
+        SchemaError
+            A frame breaks the pin; nothing of the stack was taken.
+        CommitError
+            A write failed, now or behind an earlier append; reopen the record to go on.
+        """
+        n = stack.n_frames
+        with self._lock:
+            self._check_usable()
+            if not n:
+                return
+            sequence = self._sequence
+            if sequence is None:
+                sequence = self._start(
+                    stack.frame(0), None if steps is None else steps[0], None if times is None else times[0]
+                )
+            checked = check_stack(sequence, stack, steps, times)
+            before = sequence.frames
+        at = 0
+        while at < n:
+            # Between two pieces a commit behind may have its turn.
+            with self._lock:
+                self._check_usable()
+                if sequence.frames != before + at:
+                    raise SchemaError.one(
+                        self.path, "stack", "another thread appended while the stack was taken"
+                    )
+                if sequence.steps_given is None:
+                    sequence.steps_given = steps is not None
+                stop = min(n, at + max(1, self._automatic - self._since_flush))
+                self._take(partial(take_stack, sequence, stack, checked, at, stop), stop - at)
+                at = stop
+        self._flush_when_due()
+
+    def _take(self, take: Callable[[], None], n_frames: int) -> None:
+        """Take `n_frames` that are admitted, and land what is due."""
         try:
-            sequence.take(frame, checked)
+            take()
         except OSError as error:
             # A buffer was full and its chunks could not be landed.
             self._failed = write_failed(error, self.path, "chunks")
             raise self._failed from error
+        self._since_flush += n_frames
+        if self._flush_every is None and self._since_flush >= self._automatic:
+            self._since_flush = 0
+            self._land(tails=False)
+            self._committer.request()
+        elif self._flush_seconds is not None and self._since_flush == n_frames:
+            self._committer.request(self._flush_seconds)
+
+    def _flush_when_due(self) -> None:
+        if self._flush_every is not None and self._since_flush >= self._flush_every:
+            self._commit(final=False)
 
     def _check_usable(self) -> None:
         if self._closed:

@@ -7,12 +7,13 @@ content differs bit for bit from its previous one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from molrec_core._box import Box
+from molrec_core._change import rows_differ
 from molrec_core._codecs import pipeline_for
 from molrec_core._column import GrowingArray
 from molrec_core._commit import Document, Plan
@@ -125,7 +126,7 @@ class BlockWriter:
             else:
                 return
         if self.growth.place(ordinal, block.count):
-            self._materialise()
+            self._materialise(self.growth.n_updates - 1)
         for array, values in updates:
             array.accept(values)
         self.last_rows = block.count
@@ -134,9 +135,60 @@ class BlockWriter:
             self.step_index.push(ordinal)
             self.offset.push(self.total_rows)
 
-    def _materialise(self) -> None:
-        """Bring both index arrays, backfilled with the regular history (the update at hand excluded)."""
-        history = self.growth.n_updates - 1
+    def present_run(
+        self, columns: Mapping[str, Array], validity: Mapping[str, Array], counts: Array, first: int
+    ) -> None:
+        """Take the block as frames from ordinal `first` on present it: their rows, and `counts` of them each.
+
+        A count below zero stands for a frame that omits the block.
+        """
+        shown = np.flatnonzero(counts >= 0)
+        rows = counts[shown]
+        total = int(rows.sum())
+        updates = [(array, columns[name]) for name, array in self.columns.items()]
+        for name, array in self.masks.items():
+            updates.append((array, validity.get(name, np.ones(total, np.bool_))))
+        changed = self._changed(updates, rows)
+        if not changed.all():
+            kept = np.repeat(changed, rows)
+            updates = [(array, values[kept]) for array, values in updates]
+            shown, rows = shown[changed], rows[changed]
+        if not len(rows):
+            return
+        history = self.growth.n_updates
+        broke = self.growth.place_run(first + shown, rows)
+        if broke is not None:
+            self._materialise(history + broke)
+        for array, values in updates:
+            array.accept(values, int(rows[-1]))
+        offsets = self.total_rows + np.cumsum(rows)
+        if self.step_index is not None and self.offset is not None:
+            self.step_index.extend((first + shown[broke or 0 :]).astype(np.uint64))
+            self.offset.extend(offsets[broke or 0 :].astype(np.uint64))
+        self.last_rows = int(rows[-1])
+        self.total_rows = int(offsets[-1])
+
+    def _changed(self, updates: list[tuple[GrowingArray, Array]], rows: Array) -> Array:
+        """Whether each of several updates differs from the one before it."""
+        before = np.concatenate([[-1 if self.last_rows is None else self.last_rows], rows])
+        starts = np.cumsum(rows) - rows
+        changed: Array = rows != before[:-1]
+        # What moves differs in the first row of some column: most are told apart there, all at once.
+        for array, values in updates:
+            later = np.flatnonzero(~changed[1:] & (rows[1:] > 0)) + 1
+            if len(later):
+                heads = array.staged(values[np.concatenate([starts[later], starts[later - 1]])])
+                changed[later] = rows_differ(heads[: len(later)], heads[len(later) :])
+        for i in np.flatnonzero(~changed).tolist():
+            new = slice(starts[i], starts[i] + rows[i])
+            old = slice(starts[i - 1], starts[i]) if i else None
+            changed[i] = any(
+                array.differ(values[new], None if old is None else values[old]) for array, values in updates
+            )
+        return changed
+
+    def _materialise(self, history: int) -> None:
+        """Bring both index arrays, backfilled with `history` regular updates."""
         self.step_index = DenseWriter(self.store, join(self.key, "step_index"), "u64", run_ahead=False)
         self.offset = DenseWriter(self.store, join(self.key, "offset"), "u64")
         self.step_index.extend(np.arange(history, dtype=np.uint64))

@@ -64,6 +64,13 @@ def differs(new: Array, old: Array) -> bool:
     return bool((_bits(new) != _bits(old)).any())
 
 
+def rows_differ(new: Array, old: Array) -> Array:
+    """Return which rows of two arrays of one dtype and shape, (n,) + trailing, differ in any bit; shape (n,)."""
+    different: Array = new != old if new.dtype.kind in "TS" else _bits(new) != _bits(old)
+    rows: Array = different.reshape(len(new), -1).any(axis=1)
+    return rows
+
+
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.uint64}
 
 

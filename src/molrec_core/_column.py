@@ -9,7 +9,6 @@ them when the order on disk allows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,40 +19,23 @@ from molrec_core._codecs import Buffer
 from molrec_core._dtypes import COLUMN_DTYPES, STRING
 from molrec_core._extents import row_bytes
 from molrec_core._node import Layout, array_document, spell
-from molrec_core._shard import EMPTY, ENTRY_BYTES, empty_index, encode_index, index_bytes
+from molrec_core._shard import (
+    EMPTY,
+    EMPTY_ENTRY,
+    ENTRY_BYTES,
+    Entry,
+    Pending,
+    Shard,
+    empty_index,
+    encode_index,
+    index_bytes,
+)
 from molrec_core._store import ZARR_JSON, DirectoryStore, join
 from molrec_core._strings import packed_strings
 
 Array = np.ndarray[Any, Any]
-Entry = tuple[int, int]
-EMPTY_ENTRY: Entry = (EMPTY, EMPTY)
 BUFFER_BYTES = 192 * 1024
 """Rows a column gathers before its whole chunks are landed."""
-
-
-@dataclass(slots=True)
-class Shard:
-    """What the writer knows of one shard file: its published entries and where it ends."""
-
-    key: str
-    entries: Array
-    tail: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """Entries of one array that are landed and not yet published.
-
-    Attributes
-    ----------
-    entries : dict of int to (offset, length)
-        By chunk.
-    replaced : tuple of str
-        Shard files in which the entry of a chunk that holds a durable row changes.
-    """
-
-    entries: dict[int, Entry]
-    replaced: tuple[str, ...] = ()
 
 
 class GrowingArray:
@@ -148,6 +130,13 @@ class GrowingArray:
         staged = self.staged(values)
         self._staged = staged if differs(staged, self.last_update()) else None
         return self._staged is not None
+
+    def differ(self, new: Array, old: Array | None) -> bool:
+        """Whether two updates differ in any bit once they are stored; None stands for the last one taken."""
+        if old is None:
+            staged = self.staged(new)
+            return differs(staged, self.last_update())
+        return differs(new, old) if self.precision is None else differs(self.staged(new), self.staged(old))
 
     def accept(self, values: Array, last: int | None = None) -> None:
         """Take `values` as the next update, or as the next few: the last one owns the `last` rows at the end."""

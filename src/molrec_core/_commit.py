@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
-from molrec_core._column import GrowingArray, Pending
+from molrec_core._column import GrowingArray
 from molrec_core._paths import remove_file, replace_path
+from molrec_core._shard import Pending
 from molrec_core._store import DirectoryStore, sync_path
 from molrec_core.errors import CommitError
 

@@ -188,6 +188,20 @@ class Growth:
         self.n_updates += 1
         return broke
 
+    def place_run(self, ordinals: Array, rows: Array) -> int | None:
+        """Take several updates; return which of them breaks regularity, None where none does."""
+        broke = None
+        if not self.indexed:
+            for i, (ordinal, count) in enumerate(zip(ordinals.tolist(), rows.tolist(), strict=True)):
+                if self.place(ordinal, count):
+                    broke = i
+                    ordinals = ordinals[i + 1 :]
+                    break
+            else:
+                return None
+        self.n_updates += len(ordinals)
+        return broke
+
     @property
     def regular(self) -> bool:
         """Whether the block stands under the elision markers."""

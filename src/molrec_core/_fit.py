@@ -5,6 +5,7 @@ Checklist D15, N12, P13, P14, Q05 to Q09, Q16 and T15.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ class BlockFit:
             name: (COLUMN_DTYPES[c.dtype][0], c.trailing) for name, c in spec.columns.items()
         }
 
-    def check(self, block: Block) -> None:
-        """Refuse a block that is not of the declaration.
+    def check(self, block: Block, counts: Iterable[int] | None = None) -> None:
+        """Refuse a block that is not of the declaration; `counts` are its rows where it holds several frames'.
 
         Raises
         ------
@@ -38,7 +39,8 @@ class BlockFit:
             self._refuse_columns(block)
         for name, (dtype, trailing) in declared.items():
             array = columns[name]
-            if array.dtype != dtype or array.shape[1:] != trailing:
+            packed = dtype.kind == "T" and array.dtype.kind == "S"
+            if (array.dtype != dtype and not packed) or array.shape[1:] != trailing:
                 raise SchemaError.one(
                     f"{self._key}/{name}",
                     "column_type",
@@ -47,15 +49,16 @@ class BlockFit:
         if block.validity or block.precision or block.targets or block.attributes:
             self._check_statements(block)
         if self._spec.structural_shape is not None or block.structural_shape is not None:
-            self._check_shape(block)
+            for count in (block.count,) if counts is None else counts:
+                self._check_shape(block, count)
 
-    def _check_shape(self, block: Block) -> None:
+    def _check_shape(self, block: Block, count: int) -> None:
         shape = self._spec.structural_shape
-        if shape is None or int(np.prod(shape)) != block.count or block.structural_shape not in {None, shape}:
+        if shape is None or int(np.prod(shape)) != count or block.structural_shape not in {None, shape}:
             raise SchemaError.one(
                 self._key,
                 "structural_shape",
-                f"{block.count} rows of shape {block.structural_shape}; the declared structural shape is {shape}",
+                f"{count} rows of shape {block.structural_shape}; the declared structural shape is {shape}",
             )
 
     def _refuse_columns(self, block: Block) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from molrec_core._array import ChunkedReader
 from molrec_core._block_reader import BlockReader
 from molrec_core._block_writer import BlockWriter, BoxWriter
-from molrec_core._column import GrowingArray, Shard, is_fill, land
+from molrec_core._column import GrowingArray, is_fill, land
 from molrec_core._commit import Plan, execute, replace
 from molrec_core._csr import RegularIndex
 from molrec_core._dtypes import refuse
@@ -25,7 +25,7 @@ from molrec_core._node import ArrayNode, GroupNode, Layout, group_document, pars
 from molrec_core._progression import Progression
 from molrec_core._sequence import KEY, SequenceWriter
 from molrec_core._series import DenseWriter, SeriesWriter
-from molrec_core._shard import EMPTY, decode_index, encode_index, index_bytes
+from molrec_core._shard import EMPTY, Shard, decode_index, encode_index, index_bytes
 from molrec_core._store import TEMPORARY, ZARR_JSON, DirectoryStore, join
 from molrec_core._trajectory_reader import TrajectoryReader
 

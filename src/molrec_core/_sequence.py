@@ -7,16 +7,15 @@ content. No I/O but the landing of whole chunks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from molrec_core._block_writer import BlockWriter, BoxWriter
 from molrec_core._box import Box
 from molrec_core._column import GrowingArray
 from molrec_core._commit import Document, Plan
 from molrec_core._compression import Compression
+from molrec_core._declaration import MetaSchema
 from molrec_core._extents import flush_frames
 from molrec_core._fit import BlockFit
 from molrec_core._fixed import get_group
@@ -24,14 +23,13 @@ from molrec_core._frame import Frame
 from molrec_core._links import SystemRows, check_aligned, check_reference, highest_row, target_rows
 from molrec_core._node import group_document
 from molrec_core._schema import SequenceSchema
-from molrec_core._series import DenseWriter, SeriesWriter
+from molrec_core._series import DenseWriter, SeriesWriter, checked_step
 from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
 from molrec_core._typedjson import coerce
 from molrec_core.errors import SchemaError
 
 KEY = "trajectory"
 ATTRIBUTES = frozenset({"sequence_schema", "nstep", "step_progression", "time_progression"})
-_I64_MAX = 2**63 - 1
 
 
 class Checked(NamedTuple):
@@ -41,6 +39,37 @@ class Checked(NamedTuple):
     time: float | None
     meta: list[Any]
     references: dict[tuple[str, str], int] | None
+
+
+def meta_fill(key: str, spec: MetaSchema) -> Any:
+    """Return the value of a key that a frame omits; refuse one that was declared without a fill."""
+    if spec.has_fill:
+        return spec.fill
+    raise SchemaError.one(
+        f"{KEY}/meta/{key}", "missing_meta", "the frame omits a key that was declared without a fill"
+    )
+
+
+def refuse_undeclared_meta(document: Mapping[str, Any], schema: SequenceSchema) -> None:
+    """Refuse a meta document with a key that is not declared."""
+    for key in document:
+        if key not in schema.meta:
+            raise SchemaError.one(
+                f"{KEY}/meta/{key}",
+                "undeclared_meta",
+                "the key is not declared; declare it before the first frame",
+            )
+
+
+def checked_flag(box: Box, flag: bool | None) -> bool:
+    """Return whether a cell counts as defined; refuse one that says otherwise than the frames before it."""
+    if flag not in {None, box.cell_defined}:
+        raise SchemaError.one(
+            f"{KEY}/box",
+            "cell_defined",
+            f"cell_defined is {box.cell_defined}; the run started with {flag}, one flag covers it",
+        )
+    return box.cell_defined
 
 
 class SequenceWriter:
@@ -99,14 +128,14 @@ class SequenceWriter:
         self.document_base: dict[str, Any] | None = None
         self._fits = {name: BlockFit(f"{KEY}/{name}", spec) for name, spec in schema.blocks.items()}
         system = sections.get("system")
-        self._system = {
+        self.system = {
             name: SystemRows(system[name].count, system[name].get("id"))
             for name in (self.blocks if system is not None else ())
             if system is not None and name in system
         }
         self._sections = sections
-        self._references: dict[tuple[str, str], int] = {}
-        self._aligned = [
+        self.references: dict[tuple[str, str], int] = {}
+        self.aligned = [
             (name, spec.aligned_with) for name, spec in schema.blocks.items() if spec.aligned_with
         ]
         self._targets = [
@@ -114,7 +143,7 @@ class SequenceWriter:
             for name, spec in schema.blocks.items()
             for column, target in spec.targets.items()
         ]
-        self._linked = bool(self._aligned or self._targets or self._system)
+        self._linked = bool(self.aligned or self._targets or self.system)
         self._check_system_names()
 
     def carry_attributes(self, store: Store) -> None:
@@ -147,13 +176,24 @@ class SequenceWriter:
     # -- what a frame must satisfy
 
     def _check_system_names(self) -> None:
-        for name, target in self._aligned:
-            if name in self._system:
+        for name, target in self.aligned:
+            if name in self.system:
                 raise SchemaError.one(
                     f"{KEY}/{name}",
                     "aligned_system_name",
                     f"a block aligned with {target!r} shares its name with a system block; only its target may",
                 )
+
+    def fit(self, name: str) -> BlockFit:
+        """Return what a block must fit; refuse one that is not declared."""
+        fit = self._fits.get(name)
+        if fit is None:
+            raise SchemaError.one(
+                f"{KEY}/{name}",
+                "undeclared_block",
+                "the block is not declared; declare it before the first frame",
+            )
+        return fit
 
     def check(self, frame: Frame, step: int | None, time: float | None) -> Checked:
         """Refuse a frame that breaks the pin or a rule of the format; nothing of it is taken.
@@ -164,40 +204,28 @@ class SequenceWriter:
             What was found, what was expected, and where.
         """
         checked_step = self._check_step(step)
-        checked_time = self._check_time(time)
+        checked_time = self.check_time(time)
         for name, block in frame._blocks.items():
-            writer = self.blocks.get(name)
-            if writer is None:
-                raise SchemaError.one(
-                    f"{KEY}/{name}",
-                    "undeclared_block",
-                    "the block is not declared; declare it before the first frame",
-                )
-            self._fits[name].check(block)
+            self.fit(name).check(block)
         meta = self._check_meta(frame) if frame.meta or self.meta else []
         if frame.box is not None:
-            self._check_box(frame.box)
+            checked_flag(frame.box, self.box.cell_defined)
         references = self._check_links(frame) if self._linked else None
         return Checked(checked_step, checked_time, meta, references)
 
-    def _check_step(self, step: int | None) -> int:
-        given = step is not None
+    def check_step_given(self, *, given: bool) -> None:
+        """Refuse steps that are given for some frames only."""
         if self.steps_given is not None and given != self.steps_given:
             raise SchemaError.one(f"{KEY}/step", "step_given", "steps are given for every frame or for none")
+
+    def _check_step(self, step: int | None) -> int:
+        self.check_step_given(given=step is not None)
         if step is None:
             return self.last_step + 1
-        if isinstance(step, bool) or not isinstance(step, int | np.integer):
-            raise SchemaError.one(f"{KEY}/step", "step_type", f"step is {step!r}; an integer is expected")
-        step = int(step)
-        if self.frames and step <= self.last_step:
-            raise SchemaError.one(
-                f"{KEY}/step", "step_order", f"step {step} after {self.last_step}; steps increase strictly"
-            )
-        if not -_I64_MAX - 1 <= step <= _I64_MAX:
-            raise SchemaError.one(f"{KEY}/step", "step_type", f"step {step} does not fit int64")
-        return step
+        return checked_step(step, self.last_step if self.frames else None)
 
-    def _check_time(self, time: float | None) -> float | None:
+    def check_time(self, time: float | None) -> float | None:
+        """Return a time as it is stored; refuse one that is given for some frames only."""
         if self.has_time is not None and (time is not None) != self.has_time:
             had = (
                 "has times; they cannot be dropped" if self.has_time else "has no times; they cannot be added"
@@ -219,42 +247,27 @@ class SequenceWriter:
                 if frame.meta_tags.get(key) != spec.tag:
                     value = coerce(value, spec.tag, f"{KEY}/meta/{key}")
                 values.append(value)
-            elif spec.has_fill:
-                values.append(spec.fill)
             else:
-                raise SchemaError.one(
-                    f"{KEY}/meta/{key}",
-                    "missing_meta",
-                    "the frame omits a key that was declared without a fill",
-                )
+                values.append(meta_fill(key, spec))
         if used != len(found):
-            key = next(key for key in found if key not in self.schema.meta)
-            raise SchemaError.one(
-                f"{KEY}/meta/{key}",
-                "undeclared_meta",
-                "the key is not declared; declare it before the first frame",
-            )
+            refuse_undeclared_meta(found, self.schema)
         return values
-
-    def _check_box(self, box: Box) -> None:
-        if self.box.cell_defined not in {None, box.cell_defined}:
-            raise SchemaError.one(
-                f"{KEY}/box",
-                "cell_defined",
-                f"cell_defined is {box.cell_defined}; the run started with {self.box.cell_defined}, one flag covers it",
-            )
 
     def _rows(self, name: str, frame: Frame) -> int | None:
         """Rows of a block as this frame resolves it; None while it is absent."""
         return frame[name].count if name in frame else self.blocks[name].last_rows
 
     def _check_links(self, frame: Frame) -> dict[tuple[str, str], int]:
-        if self._system:
+        if self.system:
             for name in frame:
-                if name in self._system:
-                    self._system[name].check(frame[name], f"{KEY}/{name}")
-        for name, target in self._aligned:
+                if name in self.system:
+                    self.system[name].check(frame[name], f"{KEY}/{name}")
+        for name, target in self.aligned:
             check_aligned(self._rows(name, frame), self._rows(target, frame), target, f"{KEY}/{name}")
+        return self.check_references(frame)
+
+    def check_references(self, frame: Frame) -> dict[tuple[str, str], int]:
+        """Refuse row references past their target; return the highest row of each column that may have changed."""
         references = {}
         for name, column, target in self._targets:
             local = not target.startswith("/")
@@ -262,7 +275,7 @@ class SequenceWriter:
                 continue
             block = frame.get(name)
             key = (name, column)
-            highest = self._references.get(key, -1) if block is None else highest_row(block, column)
+            highest = self.references.get(key, -1) if block is None else highest_row(block, column)
             references[key] = highest
             rows = self._rows(target, frame) if local else target_rows(self._sections, target)
             check_reference(highest, rows, target, f"{KEY}/{name}/{column}", known=local or rows is not None)
@@ -285,8 +298,22 @@ class SequenceWriter:
         self.has_time = checked.time is not None
         self.last_step = checked.step
         if checked.references:
-            self._references.update(checked.references)
+            self.references.update(checked.references)
         self.frames = ordinal + 1
+
+    def advance(
+        self, steps: Sequence[int], times: Sequence[float] | None, meta: Sequence[Sequence[Any]]
+    ) -> None:
+        """Take steps, times and per-step meta (a sequence a key) of frames whose blocks are presented already."""
+        for writer, values in zip(self.meta.values(), meta, strict=True):
+            writer.push_all(values)
+        for step in steps:
+            self.step.push(step)
+        for time in times or ():
+            self.time.push(time)
+        self.has_time = times is not None
+        self.last_step = steps[-1]
+        self.frames += len(steps)
 
     @property
     def has_targets(self) -> bool:
@@ -297,7 +324,7 @@ class SequenceWriter:
         """Take up the highest row each reference column holds in the last frame on disk."""
         for name, column, _ in self._targets:
             if name in frame:
-                self._references[name, column] = highest_row(frame[name], column)
+                self.references[name, column] = highest_row(frame[name], column)
 
     # -- for the commit
 

@@ -7,6 +7,7 @@ are a progression (:class:`SeriesWriter`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from molrec_core._node import Layout
 from molrec_core._progression import Progression
 from molrec_core._store import DirectoryStore
 from molrec_core._typedjson import element_array
+from molrec_core.errors import SchemaError
 
 _SPILL = DENSE_CHUNK_ROWS
 
@@ -67,6 +69,12 @@ class DenseWriter:
         if len(self._values) >= _SPILL:
             self.spill()
 
+    def push_all(self, values: Sequence[Any]) -> None:
+        """Take the next values."""
+        self._values += values
+        if len(self._values) >= _SPILL:
+            self.spill()
+
     def extend(self, rows: np.ndarray[Any, Any]) -> None:
         """Take several rows at once."""
         self.spill()
@@ -89,6 +97,24 @@ class DenseWriter:
         elif rows != self.array.stored_rows:
             plan.shapes.append(self.array.document(rows))
         self.array.stored_rows = rows
+
+
+def checked_step(step: object, last: int | None) -> int:
+    """Return a step number as it is stored; refuse one that is none, or not above `last`.
+
+    Raises
+    ------
+    SchemaError
+    """
+    loc = "trajectory/step"
+    if isinstance(step, bool) or not isinstance(step, int | np.integer):
+        raise SchemaError.one(loc, "step_type", f"step is {step!r}; an integer is expected")
+    step = int(step)
+    if last is not None and step <= last:
+        raise SchemaError.one(loc, "step_order", f"step {step} after {last}; steps increase strictly")
+    if not -(2**63) <= step < 2**63:
+        raise SchemaError.one(loc, "step_type", f"step {step} does not fit int64")
+    return step
 
 
 class SeriesWriter:

@@ -7,6 +7,7 @@ stored as one object; its inner chunks are what we call chunks. No I/O.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,34 @@ Array = np.ndarray[Any, Any]
 EMPTY = 2**64 - 1
 """Offset and length of a chunk that is not stored and reads as the fill value."""
 ENTRY_BYTES = 16
+Entry = tuple[int, int]
+EMPTY_ENTRY: Entry = (EMPTY, EMPTY)
 _CRC = struct.Struct("<I")
+
+
+@dataclass(slots=True)
+class Shard:
+    """What the writer knows of one shard file: its published entries and where it ends."""
+
+    key: str
+    entries: Array
+    tail: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Entries of one array that are landed and not yet published.
+
+    Attributes
+    ----------
+    entries : dict of int to (offset, length)
+        By chunk.
+    replaced : tuple of str
+        Shard files in which the entry of a chunk that holds a durable row changes.
+    """
+
+    entries: dict[int, Entry]
+    replaced: tuple[str, ...] = ()
 
 
 def index_bytes(n_chunks: int, *, crc: bool = True) -> int:

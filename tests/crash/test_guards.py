@@ -9,8 +9,9 @@ from unittest import mock
 import pytest
 
 from molrec_core import _appending, _commit, _metrics_fold, _pack, _restore, _root
-from molrec_core._column import EMPTY_ENTRY, GrowingArray, Pending
+from molrec_core._column import GrowingArray
 from molrec_core._sequence import SequenceWriter
+from molrec_core._shard import EMPTY_ENTRY, Pending
 from molrec_core._store import DirectoryStore
 from molrec_core.testing.crash import WORKLOADS, run
 

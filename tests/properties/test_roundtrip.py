@@ -91,7 +91,8 @@ def write_somehow(record, run, data):
     done = 0
     try:
         for stop in [*sorted(data.draw(st.lists(st.integers(0, n), max_size=3))), n]:
-            run.append_to(writer, done, stop)
+            append = data.draw(st.sampled_from([run.append_to, run.extend_to]))
+            append(writer, done, stop)
             done = stop
             what = data.draw(st.sampled_from(["flush", "reopen", "cut back"]))
             if what == "flush":

@@ -11,7 +11,17 @@ from unittest import mock
 
 import numpy as np
 
-from molrec_core import Block, Box, Frame, SequenceSchema, TrajectoryWriter, _commit, _extents, _series
+from molrec_core import (
+    Block,
+    Box,
+    Frame,
+    FrameStack,
+    SequenceSchema,
+    TrajectoryWriter,
+    _commit,
+    _extents,
+    _series,
+)
 from molrec_core.testing._expected import Allowed, History, Requirement
 
 NAME = "run.mrec"
@@ -67,6 +77,14 @@ class Run:
         self.history.append(frame, (0 if number is None else number + 1) if step is None else step, time)
         self.tell()
         self.writer.append(frame, step, time)
+
+    def extend(self, frames: list[Frame]) -> None:
+        """Append frames at once; each may show from now on."""
+        first = 0 if self.writer.last_step is None else self.writer.last_step + 1
+        for i, frame in enumerate(frames):
+            self.history.append(frame, first + i, None)
+        self.tell()
+        self.writer.extend(FrameStack.from_frames(frames))
 
     def settle(self) -> None:
         """Commit as the thread behind an append does."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from molrec_core import Block, Frame, SequenceSchema
+from molrec_core import Block, Frame, FrameStack, SequenceSchema
 from molrec_core._declaration import BlockSchema
 
 Array = np.ndarray[Any, Any]
@@ -41,6 +41,11 @@ class Run:
         for i in range(start, len(self.frames) if stop is None else stop):
             step = None if self.steps is None else self.steps[i]
             writer.append(self.frames[i], step=step, time=None if self.times is None else self.times[i])
+
+    def extend_to(self, writer: Any, start: int, stop: int) -> None:
+        """Append frames `start` to `stop` at once."""
+        steps, times = (None if given is None else given[start:stop] for given in (self.steps, self.times))
+        writer.extend(FrameStack.from_frames(self.frames[start:stop]), steps, times)
 
     def expected(self) -> list[Frame]:
         """Return the frames as they resolve: rounded, filled and carried forward."""

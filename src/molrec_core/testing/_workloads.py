@@ -61,6 +61,16 @@ def _ragged(run: Run) -> None:
     run.close()
 
 
+def _stacked(run: Run) -> None:
+    """Frames taken several at once: one regular piece, one that breaks regularity, some in still frames."""
+    run.start()
+    for i, sizes in enumerate([[2, 2, 2], [2, 5, 4], [0, 3, 3, 3, 7]]):
+        run.extend([Frame({"atoms": atoms(10 * i + k // 2, n)}) for k, n in enumerate(sizes)])
+        if i != 1:
+            run.flush()
+    run.close()
+
+
 def _named(i: int) -> Frame:
     names = ["", "C\u03b1", "長い名前", f"frame {i}"]
     return Frame(
@@ -364,6 +374,7 @@ WORKLOADS = {
         Workload("regular", _regular, system=_SYSTEM),
         Workload("zeros", _zeros, lambda i: (Frame({"atoms": atoms(i)}), None, None)),
         Workload("ragged", _ragged, lambda i: (Frame({"atoms": atoms(i, 2 + i % 2)}), None, None)),
+        Workload("stacked", _stacked, lambda i: (Frame({"atoms": atoms(i, 2 + i % 2)}), None, None)),
         Workload("strings", _strings, lambda i: (_named(i), None, None)),
         Workload("nullable", _nullable, lambda i: (_labelled(i), None, None), schema=_labelled_schema()),
         Workload("aligned", _aligned, lambda i: (_paired(i, 2 + i % 2), None, None), schema=_paired_schema()),
