@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -52,22 +53,15 @@ def _zeros(run: Run) -> None:
     run.close()
 
 
-def _ragged(run: Run) -> None:
+def _ragged(run: Run, *, stacked: bool = False) -> None:
     run.start()
-    for i, n in enumerate([2, 2, 2, 5, 4, 0, 3, 3, 7]):
-        run.append(Frame({"atoms": atoms(i, n)}))
-        if i in {1, 3, 6}:
-            run.flush()
-    run.close()
-
-
-def _stacked(run: Run) -> None:
-    """Frames taken several at once: one regular piece, one that breaks regularity, some in still frames."""
-    run.start()
-    for i, sizes in enumerate([[2, 2, 2], [2, 5, 4], [0, 3, 3, 3, 7]]):
-        run.extend([Frame({"atoms": atoms(10 * i + k // 2, n)}) for k, n in enumerate(sizes)])
-        if i != 1:
-            run.flush()
+    frames = [Frame({"atoms": atoms(i, n)}) for i, n in enumerate([2, 2, 2, 5, 4, 0, 3, 3, 7])]
+    for part in (frames[:2], frames[2:4], frames[4:7], frames[7:]):
+        if stacked:
+            run.extend(part)
+        for frame in () if stacked else part:
+            run.append(frame)
+        run.flush()
     run.close()
 
 
@@ -374,7 +368,11 @@ WORKLOADS = {
         Workload("regular", _regular, system=_SYSTEM),
         Workload("zeros", _zeros, lambda i: (Frame({"atoms": atoms(i)}), None, None)),
         Workload("ragged", _ragged, lambda i: (Frame({"atoms": atoms(i, 2 + i % 2)}), None, None)),
-        Workload("stacked", _stacked, lambda i: (Frame({"atoms": atoms(i, 2 + i % 2)}), None, None)),
+        Workload(
+            "stacked",
+            partial(_ragged, stacked=True),
+            lambda i: (Frame({"atoms": atoms(i, 2 + i % 2)}), None, None),
+        ),
         Workload("strings", _strings, lambda i: (_named(i), None, None)),
         Workload("nullable", _nullable, lambda i: (_labelled(i), None, None), schema=_labelled_schema()),
         Workload("aligned", _aligned, lambda i: (_paired(i, 2 + i % 2), None, None), schema=_paired_schema()),
