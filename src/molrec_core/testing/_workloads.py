@@ -32,6 +32,14 @@ _SYSTEM = Frame(
 )
 
 
+def _append(run: Run, frames: list[Frame], *, flushes: set[int]) -> None:
+    for i, frame in enumerate(frames):
+        run.append(frame)
+        if i in flushes:
+            run.flush()
+    run.close()
+
+
 def _regular(run: Run) -> None:
     run.start(system=_SYSTEM)
     for i in range(11):
@@ -46,11 +54,11 @@ def _regular(run: Run) -> None:
 def _zeros(run: Run) -> None:
     """Chunks that are all fill beside others, a tail that turns from one into the other."""
     run.start()
-    for i in range(10):
-        run.append(Frame({"atoms": atoms(i)}) if i in {1, 5, 9} else _still())
-        if i in {0, 1, 3, 5, 6}:
-            run.flush()
-    run.close()
+    _append(
+        run,
+        [Frame({"atoms": atoms(i)}) if i in {1, 5, 9} else _still() for i in range(10)],
+        flushes={0, 1, 3, 5, 6},
+    )
 
 
 def _ragged(run: Run, *, stacked: bool = False) -> None:
@@ -74,11 +82,7 @@ def _named(i: int) -> Frame:
 
 def _strings(run: Run) -> None:
     run.start()
-    for i in range(8):
-        run.append(_named(i))
-        if i in {1, 4}:
-            run.flush()
-    run.close()
+    _append(run, [_named(i) for i in range(8)], flushes={1, 4})
 
 
 def _masked(i: int) -> Frame:
@@ -98,11 +102,7 @@ def _labelled_schema() -> SequenceSchema:
 
 def _nullable(run: Run) -> None:
     run.start(_labelled_schema())
-    for i in range(9):
-        run.append(_labelled(i))
-        if i in {1, 5}:
-            run.flush()
-    run.close()
+    _append(run, [_labelled(i) for i in range(9)], flushes={1, 5})
 
 
 def _labelled(i: int) -> Frame:
@@ -156,11 +156,11 @@ def _cell_whole(run: Run) -> None:
 
 def _cell_late(run: Run) -> None:
     run.start()
-    for i in range(6):
-        run.append(Frame({"atoms": atoms(i)}, box=Box(np.diag([9.0 + i] * 3)) if i >= 2 else None))
-        if i in {1, 3}:
-            run.flush()
-    run.close()
+    _append(
+        run,
+        [Frame({"atoms": atoms(i)}, box=Box(np.diag([9.0 + i] * 3)) if i >= 2 else None) for i in range(6)],
+        flushes={1, 3},
+    )
 
 
 def _timed(i: int) -> tuple[Frame, int, float]:
