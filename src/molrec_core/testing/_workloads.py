@@ -212,10 +212,7 @@ def _same_rows(run: Run) -> None:
 def _tail(run: Run) -> None:
     """Encode the tail chunk anew after each of many flushes."""
     run.start()
-    for i in range(8):
-        run.append(moving(i))
-        run.flush()
-    run.close()
+    _append(run, [moving(i) for i in range(8)], flushes=set(range(8)))
 
 
 def _rollover(run: Run) -> None:
@@ -278,11 +275,8 @@ def _after_a_dead_run(run: Run) -> None:
     run.history = _dead_history()
     run.done()
     run.reopen()
-    for i in range(2, 9):
-        run.append(Frame({"atoms": Block({"x": np.zeros(3), "y": np.full(3, i / 4)})}))
-        if i in {3, 6}:
-            run.flush()
-    run.close()
+    blocks = [Block({"x": np.zeros(3), "y": np.full(3, i / 4)}) for i in range(2, 9)]
+    _append(run, [Frame({"atoms": block}) for block in blocks], flushes={1, 4})
 
 
 def _dead_history() -> History:
@@ -317,11 +311,7 @@ def _fails_once() -> Callable[[str], bool]:
 
 def _overwrite(run: Run) -> None:
     run.start(overwrite=True, system=_SYSTEM)
-    for i in range(5):
-        run.append(moving(i))
-        if i == 2:
-            run.flush()
-    run.close()
+    _append(run, [moving(i) for i in range(5)], flushes={2})
 
 
 def _pack(run: Run) -> None:
