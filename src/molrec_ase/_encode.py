@@ -1,4 +1,4 @@
-"""Images of ASE on their way into a record: an Atoms becomes a Frame.
+"""Images of ASE on their way into a record: each Atoms becomes a frame of a stack.
 
 An :class:`Encoder` knows what the previous frame presented, so that what has not
 changed (elements, tags, constraints, cell) is neither encoded nor compared again, and
@@ -16,22 +16,16 @@ from ase.spacegroup import Spacegroup
 
 from molrec_ase._cells import CellWriter
 from molrec_ase._constraints import constraints_text, free_atoms
+from molrec_ase._draft import Columns, Draft
 from molrec_ase._places import IDENTITY, Places, is_result_array
 from molrec_ase._results import calculator_name, current_results, result_factors
-from molrec_core import Block, Frame
-from molrec_core.hosts import (
-    ELEMENTS,
-    FORCES,
-    POSITIONS,
-    VELOCITIES,
-    FrameInfo,
-    own_block,
-)
+from molrec_core import FrameStack
+from molrec_core.hosts import FORCES, POSITIONS, VELOCITIES, FrameInfo
 from molrec_core.units import ASE, Units
 
 Array = np.ndarray[Any, Any]
-# What lies beyond the table is clipped to its end.
-_SYMBOLS = np.array([*ELEMENTS, ELEMENTS[0]], dtype=np.dtypes.StringDType())
+Blocks = dict[str, tuple[int, Columns]]
+"""Rows and columns of the blocks that an image presents."""
 _EXACT = 1e-15
 _UNKNOWN: Any = object()
 
@@ -58,8 +52,7 @@ class Encoder:
         conversion = ASE.conversion(stored)
         self._cells = CellWriter(conversion.length, has_box=has_box)
         self._length = conversion.length
-        self._charge = conversion.charge
-        self._mass = conversion.mass
+        self._draft = Draft(places.schema, {"mass": conversion.mass, "charge": conversion.charge})
         self._factors = result_factors(conversion)
         self._to_velocity = units.fs * conversion.velocity
         self._to_momentum = stored.conversion(ASE).velocity / units.fs
@@ -72,15 +65,15 @@ class Encoder:
             self._open: set[str] = set()
             self._constraints: str | None = None
 
-    def _empty_blocks(self) -> dict[str, Block]:
+    def _empty_blocks(self) -> Blocks:
         schema = self.places.schema
-        empty = {
-            name: own_block(columns, None)
+        empty: Blocks = {
+            name: (0, {columns: np.empty((0, 3))})
             for name, columns in (("velocities", VELOCITIES), ("forces", FORCES))
             if name in schema.blocks
         }
         for place in (*self.places.arrays.values(), *self.places.result_arrays.values()):
-            empty[place.block] = Block({"value": np.empty((0, *place.trailing), place.dtype)})
+            empty[place.block] = 0, {"value": np.empty((0, *place.trailing), place.dtype)}
         return empty
 
     def forget(self) -> None:
@@ -91,28 +84,30 @@ class Encoder:
         self._strings: dict[str, Array] = {}
         self._cells.forget()
 
-    def frame(self, atoms: Atoms) -> Frame:
-        """Return the frame of an image.
+    def add(self, atoms: Atoms) -> None:
+        """Encode an image.
 
         Raises
         ------
         TypeError
-            A value that no place of a record holds exactly, naming it; nothing is written.
+            A value that no place of a record holds exactly, naming it; nothing of the image is taken.
         """
         arrays = atoms.arrays
         positions = arrays["positions"]
+        count = len(positions)
         info = FrameInfo()
         meta: dict[str, Any] = {}
-        blocks: dict[str, Block] = {}
+        blocks: Blocks = {"atoms": (count, self._atoms_columns(atoms, positions))}
         present: set[str] = set()
         momenta = arrays.get("momenta")
-        blocks["atoms"] = self._atoms_block(atoms, positions)
-        self._put_identity(atoms, len(positions), blocks, info)
+        self._put_identity(atoms, count, blocks, info)
         if momenta is not None:
             self._put_momenta(atoms, momenta, blocks, present, info)
-        self._put_arrays(arrays, len(positions), blocks, present, info)
+        if len(arrays) > 2:
+            self._put_arrays(arrays, count, blocks, present, info)
         self._put_constraints(atoms, blocks, info)
-        self._put_info(atoms.info, meta, info)
+        if atoms.info:
+            self._put_info(atoms.info, meta, info)
         results = current_results(atoms)
         if results:
             self._put_results(atoms, results, blocks, present, meta, info)
@@ -125,10 +120,27 @@ class Encoder:
         document = info.to_json()
         if document is not None:
             meta["info"] = document
-        declared = self.places.schema.meta
-        if not meta.keys() <= declared.keys():
+        if not meta.keys() <= self.places.schema.meta.keys():
             self._check_declared(meta, document)
-        return Frame(blocks, box=box, meta=meta, meta_tags={key: declared[key].tag for key in meta})
+        self._draft.add(blocks, box, meta, count)
+
+    @property
+    def images(self) -> int:
+        """Images encoded and not yet taken."""
+        return self._draft.images
+
+    @property
+    def full(self) -> bool:
+        """Whether the images encoded are enough to be appended together."""
+        return self._draft.full
+
+    def keep(self) -> None:
+        """Copy the last image encoded, which is about to change, unless it is to be taken now."""
+        self._draft.keep()
+
+    def take(self) -> FrameStack:
+        """Return the frames of the images encoded since the last call."""
+        return self._draft.take()
 
     def _check_declared(self, meta: dict[str, Any], document: dict[str, Any] | None) -> None:
         """Refuse what the pin of another tool cannot hold; drop what goes without saying."""
@@ -144,14 +156,14 @@ class Encoder:
                 f"the record was declared without a place for {told} of this image; write to a new record"
             )
 
-    def _atoms_block(self, atoms: Atoms, positions: Array) -> Block:
+    def _atoms_columns(self, atoms: Atoms, positions: Array) -> Columns:
         if self._length != 1.0:
             positions = positions * self._length
-        columns = dict(zip(POSITIONS, positions.T, strict=True))
+        columns: Columns = {POSITIONS: positions}
         declared = self.places.schema.blocks["atoms"].columns
-        if len(declared) > len(columns):
-            columns |= self._moving_columns(atoms, set(declared) - set(columns))
-        return Block(columns)
+        if len(declared) > len(POSITIONS):
+            columns |= self._moving_columns(atoms, set(declared) - set(POSITIONS))
+        return columns
 
     def _moving_columns(self, atoms: Atoms, wanted: set[str]) -> dict[str, Array]:
         """Return the velocities and forces a record of another tool has for every frame."""
@@ -172,7 +184,7 @@ class Encoder:
 
     # -- identity
 
-    def _put_identity(self, atoms: Atoms, count: int, blocks: dict[str, Block], info: FrameInfo) -> None:
+    def _put_identity(self, atoms: Atoms, count: int, blocks: Blocks, info: FrameInfo) -> None:
         arrays = atoms.arrays
         numbers = arrays["numbers"]
         given: dict[str, Array] = {}
@@ -205,33 +217,12 @@ class Encoder:
         if key != self._identity:
             self._identity = key
             if self._columns:
-                blocks["identity"] = self._identity_block(numbers, given)
+                blocks["identity"] = count, {"numbers": numbers, **given}
             else:
                 # The atoms are named in the record's system: what differs from it is this image's own.
                 info.arrays["numbers"] = numbers
         elif not self._columns:
             info.arrays["numbers"] = numbers
-
-    def _identity_block(self, numbers: Array, given: dict[str, Array]) -> Block:
-        columns: dict[str, Array] = {
-            "atomic_number": numbers.astype(np.uint64),
-            "element": _SYMBOLS.take(numbers, mode="clip"),
-        }
-        validity = {}
-        declared = self.places.schema.blocks["identity"].columns
-        for name in self._columns[2:]:
-            values = given.get(name)
-            if values is None:
-                spec = declared[name]
-                dtype = {"f64": np.float64, "i64": np.int64, "bool": np.bool_}[spec.dtype]
-                values = np.zeros((len(numbers), *spec.trailing), dtype)
-                validity[name] = np.zeros(len(numbers), dtype=bool)
-            elif name == "mass" and self._mass != 1.0:
-                values = values * self._mass
-            elif name == "charge" and self._charge != 1.0:
-                values = values * self._charge
-            columns[name] = values
-        return Block(columns, validity=validity)
 
     # -- arrays
 
@@ -244,7 +235,7 @@ class Encoder:
         return velocities, exact and bool(np.isfinite(velocities).all())
 
     def _put_momenta(
-        self, atoms: Atoms, momenta: Array, blocks: dict[str, Block], present: set[str], info: FrameInfo
+        self, atoms: Atoms, momenta: Array, blocks: Blocks, present: set[str], info: FrameInfo
     ) -> None:
         count = len(atoms.arrays["positions"])
         masses = atoms.arrays.get("masses", _default_masses(atoms.arrays["numbers"]))
@@ -252,7 +243,7 @@ class Encoder:
         if fits and "velocities" in self._optional:
             velocities, exact = self._velocities(momenta, masses)
             if exact:
-                blocks["velocities"] = Block(dict(zip(VELOCITIES, velocities.T, strict=True)))
+                blocks["velocities"] = count, {VELOCITIES: velocities}
                 present.add("velocities")
                 return
         elif fits and "vx" in self.places.schema.blocks["atoms"].columns:
@@ -263,21 +254,20 @@ class Encoder:
         self,
         arrays: dict[str, Array],
         count: int,
-        blocks: dict[str, Block],
+        blocks: Blocks,
         present: set[str],
         info: FrameInfo,
     ) -> None:
-        if len(arrays) > 2:
-            for name, values in arrays.items():
-                if name not in {"numbers", "positions", "momenta"} and name not in IDENTITY:
-                    self._put_array(name, values, count, blocks, present, info)
+        for name, values in arrays.items():
+            if name not in {"numbers", "positions", "momenta"} and name not in IDENTITY:
+                self._put_array(name, values, count, blocks, present, info)
 
     def _put_array(
         self,
         name: str,
         values: Array,
         count: int,
-        blocks: dict[str, Block],
+        blocks: Blocks,
         present: set[str],
         info: FrameInfo,
     ) -> None:
@@ -296,10 +286,10 @@ class Encoder:
         if values.dtype.kind == "U":
             # Strings are dear to encode and seldom change.
             self._strings[name] = values.copy()
-        blocks[place.block] = Block({"value": held})
+        blocks[place.block] = count, {"value": held}
         present.add(place.block)
 
-    def _put_constraints(self, atoms: Atoms, blocks: dict[str, Block], info: FrameInfo) -> None:
+    def _put_constraints(self, atoms: Atoms, blocks: Blocks, info: FrameInfo) -> None:
         text = constraints_text(atoms.constraints)
         if "ase" not in self.places.schema.blocks:
             if text is not None:
@@ -307,7 +297,7 @@ class Encoder:
         elif text != self._constraints:
             self._constraints = text
             rows = np.array([] if text is None else [text], dtype=np.dtypes.StringDType())
-            blocks["ase"] = Block({"constraints": rows})
+            blocks["ase"] = len(rows), {"constraints": rows}
 
     # -- scalars
 
@@ -326,7 +316,7 @@ class Encoder:
         self,
         atoms: Atoms,
         results: dict[str, Any],
-        blocks: dict[str, Block],
+        blocks: Blocks,
         present: set[str],
         meta: dict[str, Any],
         info: FrameInfo,
@@ -340,7 +330,7 @@ class Encoder:
             if factor != 1.0:
                 value = value * factor  # noqa: PLW2901 - the same result in the record's units
             if prop == "forces" and "forces" in self._optional and _is_forces(value, count):
-                blocks["forces"] = Block(dict(zip(FORCES, value.T, strict=True)))
+                blocks["forces"] = count, {FORCES: value}
                 present.add("forces")
                 continue
             scalar = self.places.results.get(prop)
@@ -349,7 +339,7 @@ class Encoder:
                 continue
             place = self.places.result_arrays.get(prop) if count else None
             if place is not None and (column := place.hold(value, count)) is not None:
-                blocks[place.block] = Block({"value": column})
+                blocks[place.block] = count, {"value": column}
                 present.add(place.block)
             elif prop != "forces" or "fx" not in self.places.schema.blocks["atoms"].columns:
                 info.own[f"calc.{prop}"] = value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,4 @@ def write_mrec(
 
 def _write_directory(path: str | Path, images: Iterable[Atoms], *, append: bool, **options: Any) -> None:
     with ImageWriter(path, append=append, **options) as writer:
-        if isinstance(images, Sequence):
-            writer.declare(images, complete=True)
-        for atoms in images:
-            writer.write(atoms)
+        writer.write_all(images)

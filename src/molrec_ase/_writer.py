@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -120,12 +120,50 @@ class ImageWriter:
             A value that no place of a record holds exactly, naming it; nothing of the image is written.
         SchemaError, CommitError
         """
+        self._encode(atoms)
+        self._append(None if step is None else [step], None if time is None else [time])
+
+    def write_all(self, images: Iterable[Atoms]) -> None:
+        """Append images; small ones are gathered and appended together.
+
+        Raises
+        ------
+        TypeError
+            A value that no place of a record holds exactly, naming it; the images before it are written.
+        SchemaError, CommitError
+        """
+        given = isinstance(images, Sequence)
+        if given:
+            self.declare(images, complete=True)
+        try:
+            for atoms in images:
+                encoder = self._encode(atoms)
+                if encoder.full:
+                    self._append()
+                elif not given:
+                    # A generator may hand out the same image again and again.
+                    encoder.keep()
+        finally:
+            self._append()
+
+    def _encode(self, atoms: Atoms) -> Encoder:
         if self._encoder is None:
             self.declare([atoms], complete=False)
         assert self._encoder is not None
-        assert self._writer is not None
         try:
-            self._writer.append(self._encoder.frame(atoms), step, time)
+            self._encoder.add(atoms)
+        except BaseException:
+            self._encoder.forget()
+            raise
+        return self._encoder
+
+    def _append(self, steps: list[int] | None = None, times: list[float] | None = None) -> None:
+        """Append what is encoded."""
+        if self._encoder is None or self._writer is None or not self._encoder.images:
+            return
+        stack = self._encoder.take()
+        try:
+            self._writer.extend(stack, steps, times)
         except BaseException:
             self._encoder.forget()
             raise

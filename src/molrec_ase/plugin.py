@@ -56,7 +56,8 @@ def read(path: Path, topology: Path | None, frames: slice) -> Source:
 
     def converted() -> Iterator[tuple[Frame, int | None, float | None]]:
         for atoms in _images(path, frames):
-            yield encoder.frame(atoms), None, None
+            encoder.add(atoms)
+            yield encoder.take().frame(0), None, None
 
     return Source(converted(), meta=meta, schema=schema, n_frames=count)
 

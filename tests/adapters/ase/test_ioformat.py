@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 import zipfile
+from copy import deepcopy
 from pathlib import Path
 
 import ase.io
@@ -213,6 +214,36 @@ def test_K16_a_name_with_an_at_sign(tmp_path, simple):
 def test_K16_a_generator_is_written(tmp_path, simple):
     ase.io.write(tmp_path / "a.mrec", (simple(i) for i in range(3)))
     assert first_x(ase.io.read(tmp_path / "a.mrec", ":")) == [0.0, 1.0, 2.0]
+
+
+def test_K16_a_generator_may_change_one_image_in_place(tmp_path, images, assert_same):
+    """As a dynamics does: every array, result and value is what it was when the image was handed out."""
+
+    def running(atoms):
+        for step in range(5):
+            for part in (atoms.arrays, atoms.calc.results, atoms.info):
+                for values in part.values():
+                    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+                        values[...] += step
+            atoms.calc.atoms = atoms.copy()
+            given.append(deepcopy(atoms))
+            yield atoms
+
+    atoms, given = next(image for image in images if image.calc is not None), []
+    atoms.info["field"] = np.array([1.0, 2.0, 3.0])
+    ase.io.write(tmp_path / "a.mrec", running(atoms))
+    assert len({image.positions.tobytes() for image in given}) == 5
+    assert_same(given, ase.io.read(tmp_path / "a.mrec", ":"))
+
+
+def test_K16_images_before_one_that_cannot_be_written_are(tmp_path, simple):
+    path = tmp_path / "a.mrec"
+    ase.io.write(path, simple(0))
+    bad = simple(3)
+    bad.info["what"] = object()
+    with pytest.raises(TypeError, match="what"):
+        ase.io.write(path, [simple(1), simple(2), bad, simple(4)], append=True)
+    assert first_x(ase.io.read(path, ":")) == [0.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("name", ["a.mrec", "a.mrec.zip"])
