@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from molrec_core import Box, FrameStack, SequenceSchema
+from molrec_core import Block, Box, Frame, FrameStack, SequenceSchema
 from molrec_core.hosts import ELEMENTS
 
 Array = np.ndarray[Any, Any]
@@ -16,6 +16,7 @@ Columns = dict[Any, Any]
 
 # What lies beyond the table is clipped to its end.
 _SYMBOLS = np.array([*ELEMENTS, ELEMENTS[0]])
+_TEXTS = _SYMBOLS.astype(np.dtypes.StringDType())
 _FULL_ATOMS, _FULL_IMAGES = 2**14, 2**10
 _DTYPES = {"f64": np.float64, "i64": np.int64, "bool": np.bool_}
 
@@ -33,6 +34,7 @@ class Draft:
 
     def __init__(self, schema: SequenceSchema, factors: Mapping[str, float]) -> None:
         self._identity = schema.blocks["identity"].columns if "identity" in schema.blocks else {}
+        self._tags = schema.meta
         self._factors = factors
         self._clear()
 
@@ -79,26 +81,42 @@ class Draft:
     def take(self) -> FrameStack:
         """Return the frames of the images taken, and begin anew."""
         images = self.images
-        blocks: dict[str, dict[str, Array]] = {}
-        validity: dict[str, dict[str, Array]] = {}
-        for name, parts in self._parts.items():
-            counts = self._counts[name]
-            counts += [-1] * (images - len(counts))
-            if name == "identity":
-                blocks[name], validity[name] = self._identity_columns(parts)
-            else:
-                blocks[name] = _joined(parts)
+        blocks, validity = self._joined(_SYMBOLS)
+        for counts in self._counts.values():
+            counts.extend([-1] * (images - len(counts)))
         stack = FrameStack(
             images, blocks, counts=self._counts, validity=validity, boxes=self._boxes, meta=self._meta
         )
         self._clear()
         return stack
 
-    def _identity_columns(self, parts: list[Columns]) -> tuple[dict[str, Array], dict[str, Array]]:
+    def take_one(self) -> Frame:
+        """Return the frame of the one image taken, and begin anew: a stack of one costs more."""
+        columns, validity = self._joined(_TEXTS)
+        blocks = {name: Block(columns[name], validity=validity.get(name)) for name in columns}
+        (meta,), (box,) = self._meta, self._boxes
+        frame = Frame(blocks, box=box, meta=meta, meta_tags={key: self._tags[key].tag for key in meta})
+        self._clear()
+        return frame
+
+    def _joined(self, symbols: Array) -> tuple[dict[str, dict[str, Array]], dict[str, dict[str, Array]]]:
+        """Return columns and masks of each block, the rows of all images one after another."""
+        columns: dict[str, dict[str, Array]] = {}
+        masks: dict[str, dict[str, Array]] = {}
+        for name, parts in self._parts.items():
+            if name == "identity":
+                columns[name], masks[name] = self._identity_columns(parts, symbols)
+            else:
+                columns[name] = _joined(parts)
+        return columns, masks
+
+    def _identity_columns(
+        self, parts: list[Columns], symbols: Array
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
         numbers = _concatenated([part["numbers"] for part in parts])
         columns = {
             "atomic_number": numbers.astype(np.uint64),
-            "element": _SYMBOLS.take(numbers, mode="clip"),
+            "element": symbols.take(numbers, mode="clip"),
         }
         masks = {}
         for name, spec in list(self._identity.items())[2:]:

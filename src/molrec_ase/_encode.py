@@ -19,7 +19,7 @@ from molrec_ase._constraints import constraints_text, free_atoms
 from molrec_ase._draft import Columns, Draft
 from molrec_ase._places import IDENTITY, Places, is_result_array
 from molrec_ase._results import calculator_name, current_results, result_factors
-from molrec_core import FrameStack
+from molrec_core import Frame, FrameStack
 from molrec_core.hosts import FORCES, POSITIONS, VELOCITIES, FrameInfo
 from molrec_core.units import ASE, Units
 
@@ -141,6 +141,10 @@ class Encoder:
     def take(self) -> FrameStack:
         """Return the frames of the images encoded since the last call."""
         return self._draft.take()
+
+    def take_one(self) -> Frame:
+        """Return the frame of the one image encoded since the last call."""
+        return self._draft.take_one()
 
     def _check_declared(self, meta: dict[str, Any], document: dict[str, Any] | None) -> None:
         """Refuse what the pin of another tool cannot hold; drop what goes without saying."""

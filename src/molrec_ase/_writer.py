@@ -121,7 +121,7 @@ class ImageWriter:
         SchemaError, CommitError
         """
         self._encode(atoms)
-        self._append(None if step is None else [step], None if time is None else [time])
+        self._append(step, time)
 
     def write_all(self, images: Iterable[Atoms]) -> None:
         """Append images; small ones are gathered and appended together.
@@ -157,13 +157,15 @@ class ImageWriter:
             raise
         return self._encoder
 
-    def _append(self, steps: list[int] | None = None, times: list[float] | None = None) -> None:
-        """Append what is encoded."""
-        if self._encoder is None or self._writer is None or not self._encoder.images:
+    def _append(self, step: int | None = None, time: float | None = None) -> None:
+        """Append what is encoded; step and time are those of a single image."""
+        if self._encoder is None or self._writer is None:
             return
-        stack = self._encoder.take()
         try:
-            self._writer.extend(stack, steps, times)
+            if self._encoder.images == 1:
+                self._writer.append(self._encoder.take_one(), step, time)
+            elif self._encoder.images:
+                self._writer.extend(self._encoder.take())
         except BaseException:
             self._encoder.forget()
             raise

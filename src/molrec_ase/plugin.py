@@ -57,7 +57,7 @@ def read(path: Path, topology: Path | None, frames: slice) -> Source:
     def converted() -> Iterator[tuple[Frame, int | None, float | None]]:
         for atoms in _images(path, frames):
             encoder.add(atoms)
-            yield encoder.take().frame(0), None, None
+            yield encoder.take_one(), None, None
 
     return Source(converted(), meta=meta, schema=schema, n_frames=count)
 
