@@ -20,7 +20,6 @@ from molrec_core._dtypes import COLUMN_DTYPES, STRING
 from molrec_core._extents import row_bytes
 from molrec_core._node import Layout, array_document, spell
 from molrec_core._shard import (
-    EMPTY,
     EMPTY_ENTRY,
     ENTRY_BYTES,
     Entry,
@@ -29,6 +28,7 @@ from molrec_core._shard import (
     empty_index,
     encode_index,
     index_bytes,
+    is_empty,
 )
 from molrec_core._store import ZARR_JSON, DirectoryStore, join
 from molrec_core._strings import packed_strings
@@ -254,7 +254,7 @@ class GrowingArray:
                 self._write_batch(shard, batch)
                 shard, batch = home, []
                 at = home.tail
-            length = sum(len(piece) for piece in pieces)
+            length = sum(map(len, pieces))
             self._pending[chunk] = (at, length)
             at += length
             batch += pieces
@@ -289,15 +289,15 @@ class GrowingArray:
         entries: dict[int, Entry] = {}
         replaced = set()
         for chunk, entry in taken.items():
-            number, local = divmod(chunk, self.layout.chunks_per_shard)
-            shard = self._shards.get(number)
-            stored = shard is not None and bool((shard.entries[local] != EMPTY).any())
-            if not stored and entry == EMPTY_ENTRY:
-                continue
+            if entry == EMPTY_ENTRY:
+                number, local = divmod(chunk, self.layout.chunks_per_shard)
+                shard = self._shards.get(number)
+                if shard is None or is_empty(shard.entries[local]):
+                    continue
             entries[chunk] = entry
             # Also where nothing was stored: the durable rows of the chunk may be all fill.
-            if shard is not None and chunk * self.layout.chunk_rows < self.durable_rows:
-                replaced.add(shard.key)
+            if chunk * self.layout.chunk_rows < self.durable_rows:
+                replaced.add(self._shards[chunk // self.layout.chunks_per_shard].key)
         return Pending(entries, tuple(sorted(replaced)))
 
     def take_touched(self) -> set[str]:
@@ -309,14 +309,16 @@ class GrowingArray:
         """Write index entries in place, then the checksum of the index they make."""
         by_shard: dict[int, list[int]] = {}
         per_shard = self.layout.chunks_per_shard
-        for chunk, entry in pending.entries.items():
-            number, local = divmod(chunk, per_shard)
-            self._shards[number].entries[local] = entry
-            by_shard.setdefault(number, []).append(local)
+        for chunk in pending.entries:
+            by_shard.setdefault(chunk // per_shard, []).append(chunk)
         for number, changed in by_shard.items():
             shard = self._shards[number]
+            first = number * per_shard
+            shard.entries[[chunk - first for chunk in changed]] = [
+                pending.entries[chunk] for chunk in changed
+            ]
             stored = encode_index(shard.entries)
-            lo, hi = min(changed) * ENTRY_BYTES, (max(changed) + 1) * ENTRY_BYTES
+            lo, hi = (min(changed) - first) * ENTRY_BYTES, (max(changed) - first + 1) * ENTRY_BYTES
             self.store.write(shard.key, lo, [stored[lo:hi]])
             self.store.write(shard.key, ENTRY_BYTES * per_shard, [stored[ENTRY_BYTES * per_shard :]])
             self._touched.add(shard.key)
