@@ -10,23 +10,26 @@ from __future__ import annotations
 import math
 import struct
 import warnings
+from time import sleep
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from molrec_core import _parallel
 from molrec_core._codecs import checksum
-from molrec_core._dtypes import COLUMN_DTYPES, STRING, refuse
 from molrec_core._extents import spans
 from molrec_core._node import ArrayNode, Layout
+from molrec_core._rows import ArrayReader, ZarrReader
 from molrec_core._shard import EMPTY, decode_index, empty_index, index_bytes
 from molrec_core._store import Store, join
-from molrec_core.errors import ChecksumError, CodecError, FormatError
+from molrec_core.errors import ChecksumError, CodecError
 
 Array = np.ndarray[Any, Any]
 _RUN_BYTES = 2**20
 """Bytes fetched by one read of neighbouring chunks: they are checked while still in cache."""
 _STRING_CHUNK_BYTES = 2**31
+_PATIENCE = (0.0, 0.002, 0.01, 0.05)
+"""Seconds after which an index that fails its checksum is read once more, before it counts as torn."""
 _MAX_OFFSET = 2**62
 
 
@@ -42,84 +45,6 @@ class TornIndexWarning(UserWarning):
     def __init__(self, message: str, key: str = "") -> None:
         super().__init__(message)
         self.key = key
-
-
-class ArrayReader:
-    """Rows of one array.
-
-    Attributes
-    ----------
-    key : str
-        Key of the array in its store.
-    node : ArrayNode
-        What its ``zarr.json`` says.
-    """
-
-    def __init__(self, store: Store, key: str, node: ArrayNode) -> None:
-        if node.dtype is None:
-            raise refuse(key, "data_type", f"data type {node.data_type!r} is none of the column data types")
-        self.store = store
-        self.key = key
-        self.node = node
-        self.dtype = COLUMN_DTYPES[node.dtype][0]
-
-    @property
-    def rows(self) -> int:
-        """Stored length of the leading axis; 1 for a 0-d array."""
-        return self.node.rows
-
-    def read(self, start: int, stop: int, out: Array | None = None) -> Array:
-        """Return rows `start` to `stop`, shape (stop - start,) + trailing, into `out` when given.
-
-        Raises
-        ------
-        ChecksumError
-            Damaged bytes.
-        FormatError
-            Rows past the stored length.
-        """
-        if not 0 <= start <= stop <= self.rows:
-            raise refuse(
-                self.key, "array_short", f"rows {start} to {stop} are asked for, {self.rows} are stored"
-            )
-        if out is None:
-            out = self._room((stop - start, *self.node.trailing))
-        if out.size:
-            self._fill(start, stop, out)
-        return out
-
-    def _room(self, shape: tuple[int, ...]) -> Array:
-        try:
-            return np.empty(shape, self.dtype)
-        except (MemoryError, ValueError):
-            raise refuse(
-                self.key, "too_large", f"{list(shape)} values of {self.dtype} do not fit into memory"
-            ) from None
-
-    def all(self) -> Array:
-        """Return the whole array; 0-d for a 0-d array."""
-        rows = self.read(0, self.rows)
-        return rows if self.node.shape else rows[0]
-
-    def _fill(self, start: int, stop: int, out: Array) -> None:
-        raise NotImplementedError
-
-    def refresh(self, node: ArrayNode) -> None:
-        """Take a newer document of the same array; what may have changed is read again."""
-        self.node = node
-
-
-_PIECE = 2**20
-
-
-def index_values(reader: ArrayReader) -> Array:
-    """Read an index array as far as it ascends, and a piece on: what is claimed behind that is refused unread."""
-    parts = []
-    for at in range(0, reader.rows, _PIECE):
-        parts.append(reader.read(at, min(at + _PIECE, reader.rows)))
-        if not (parts[-1][1:] > parts[-1][:-1]).all():
-            break
-    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, reader.dtype), *parts])
 
 
 class _Run(NamedTuple):
@@ -272,27 +197,41 @@ class ChunkedReader(ArrayReader):
             return found
         name = self._shard_key(shard)
         n_chunks = self.layout.chunks_per_shard
-        length = index_bytes(n_chunks, crc=self.layout.index_crc)
-        size = self.store.size(name)
-        if size is None:
-            return self._indexes.setdefault(shard, empty_index(0))
-        at = 0 if self.layout.index_at_start else size - length
-        if size < length:
-            raise ChecksumError(f"the shard holds {size} bytes; its index alone takes {length}", key=self.key)
-        for _ in range(2):
-            # A live writer may be rewriting it: once more before it counts as torn.
-            entries, sound = decode_index(
-                self.store.read(name, at, length), n_chunks, crc=self.layout.index_crc
-            )
-            if sound:
+        index = self._index(name)
+        for wait in _PATIENCE:
+            if index is None or index[1]:
                 break
-        else:
+            # A live writer may be at it.
+            sleep(wait)
+            index = self._index(name)
+        if index is None:
+            return self._indexes.setdefault(shard, empty_index(0))
+        entries, sound = index
+        if not len(entries):
+            raise ChecksumError(
+                f"the shard holds {self.store.size(name)} bytes; "
+                f"its index alone takes {index_bytes(n_chunks, crc=self.layout.index_crc)}",
+                key=self.key,
+            )
+        if not sound:
             text = (
                 f"{self.store.path}: the index of {name} fails its checksum; reading its entries one by one "
                 "(molrec repair writes a sound one)"
             )
             warnings.warn(TornIndexWarning(text, self.key), stacklevel=2)
         return self._indexes.setdefault(shard, entries)
+
+    def _index(self, name: str) -> tuple[Array, bool] | None:
+        """Read an index, and whether its checksum holds: no entries where the file is too short, None without one."""
+        n_chunks = self.layout.chunks_per_shard
+        length = index_bytes(n_chunks, crc=self.layout.index_crc)
+        size = self.store.size(name)
+        if size is None:
+            return None
+        if size < length:
+            return empty_index(0), False
+        at = 0 if self.layout.index_at_start else size - length
+        return decode_index(self.store.read(name, at, length), n_chunks, crc=self.layout.index_crc)
 
     def _read_raw(self, run: _Run) -> None:
         """Read rows straight into the caller's array, checksums beside them, then check."""
@@ -353,37 +292,6 @@ class ChunkedReader(ArrayReader):
             self.layout.pipeline.decode_into(stored, out)
         except CodecError as error:
             raise ChecksumError(error.message, key=self.key, chunk=chunk, kind=error.kind) from None
-
-
-class ZarrReader(ArrayReader):
-    """Any other array, through zarr-python."""
-
-    def __init__(self, store: Store, key: str, node: ArrayNode) -> None:
-        super().__init__(store, key, node)
-        self._array: Any = None
-
-    def refresh(self, node: ArrayNode) -> None:
-        """Take a newer document; the array is opened again."""
-        super().refresh(node)
-        self._array = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the open array."""
-        return {**self.__dict__, "_array": None}
-
-    def _fill(self, start: int, stop: int, out: Array) -> None:
-        import zarr
-
-        try:
-            if self._array is None:
-                self._array = zarr.open_array(self.store.zarr(), path=self.key, mode="r", zarr_format=3)
-            values = np.asarray(self._array[start:stop] if self.node.shape else self._array[()])
-            out[...] = values.astype(STRING) if self.dtype.kind == "T" else values.reshape(out.shape)
-        except FormatError:
-            raise
-        except Exception as error:
-            # Whatever a codec of zarr-python raises, the reader names the array and keeps the rest open.
-            raise refuse(self.key, "codec", f"zarr-python cannot decode this array: {error!r}") from error
 
 
 def open_array(store: Store, key: str, node: ArrayNode) -> ArrayReader:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from molrec_core import _parallel
-from molrec_core._array import ArrayReader, index_values, open_array
+from molrec_core._array import open_array
 from molrec_core._csr import ABSENT, Index, RegularIndex, SparseIndex, checked_offset, checked_step_index
 from molrec_core._declaration import BlockSchema, read_structural_shape
 from molrec_core._dtypes import COLUMN_DTYPES, TAGS, refuse
@@ -26,6 +26,7 @@ from molrec_core._group import (
     check_mask,
 )
 from molrec_core._node import ArrayNode, GroupNode
+from molrec_core._rows import ArrayReader, index_values
 from molrec_core._schema import SequenceSchema
 from molrec_core._store import Store, join
 from molrec_core._typedjson import element_value

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from molrec_core._array import ArrayReader, index_values, open_array
+from molrec_core._array import open_array
 from molrec_core._box import Box
 from molrec_core._cell import check_box_array, make_box, read_cell_defined
 from molrec_core._csr import checked_step_index
 from molrec_core._dtypes import refuse
 from molrec_core._fixed import get_array, get_group
 from molrec_core._node import GroupNode
+from molrec_core._rows import ArrayReader, index_values
 from molrec_core._store import Store, join
 
 Array = np.ndarray[Any, Any]

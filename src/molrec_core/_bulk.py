@@ -20,7 +20,7 @@ from molrec_core._dtypes import refuse
 from molrec_core.errors import SchemaError, SectionNotFoundError
 
 if TYPE_CHECKING:
-    from molrec_core._array import ArrayReader
+    from molrec_core._rows import ArrayReader
 
 Array = np.ndarray[Any, Any]
 _PIECE_BYTES = 2**18

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from molrec_core._array import ArrayReader, open_array
+from molrec_core._array import open_array
 from molrec_core._dtypes import STRING, refuse
 from molrec_core._fixed import child_nodes, get_group
 from molrec_core._metrics_log import (
@@ -26,6 +26,7 @@ from molrec_core._metrics_log import (
 )
 from molrec_core._names import decode_name, encode_name
 from molrec_core._node import ArrayNode
+from molrec_core._rows import ArrayReader
 from molrec_core._store import Store
 from molrec_core.errors import FormatError, RecordNotFoundError, SectionNotFoundError
 

@@ -13,7 +13,7 @@ from typing import Any, Self, overload
 
 import numpy as np
 
-from molrec_core._array import ArrayReader, open_array
+from molrec_core._array import open_array
 from molrec_core._block_reader import BlockReader, open_meta
 from molrec_core._box import Box
 from molrec_core._box_reader import BoxReader
@@ -25,6 +25,7 @@ from molrec_core._frame import Block, Frame
 from molrec_core._group import system_rows
 from molrec_core._links import Links
 from molrec_core._progression import Progression, read_progression
+from molrec_core._rows import ArrayReader
 from molrec_core._schema import SequenceSchema
 from molrec_core._store import ZARR_JSON, DirectoryStore, Store, join
 from molrec_core._view import FrameView

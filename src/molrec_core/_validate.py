@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from molrec_core._array import ArrayReader, ChunkedReader, TornIndexWarning, open_array
+from molrec_core._array import ChunkedReader, TornIndexWarning, open_array
 from molrec_core._block_reader import BlockReader, open_meta
 from molrec_core._box_reader import BoxReader
 from molrec_core._change import off_grid
@@ -32,6 +32,7 @@ from molrec_core._node import ArrayNode, GroupNode
 from molrec_core._observables import read_observables
 from molrec_core._progression import Progression
 from molrec_core._record import SUFFICIENT
+from molrec_core._rows import ArrayReader
 from molrec_core._schema import SequenceSchema
 from molrec_core._shard import EMPTY, index_bytes
 from molrec_core._store import TEMPORARY, Store, join, not_a_record

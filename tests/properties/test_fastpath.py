@@ -22,9 +22,10 @@ from molrec_core import (
     TrajectoryWriter,
     open_record,
 )
-from molrec_core._array import ChunkedReader, ZarrReader, open_array
+from molrec_core._array import ChunkedReader, open_array
 from molrec_core._dtypes import COLUMN_DTYPES
 from molrec_core._fixed import get_array
+from molrec_core._rows import ZarrReader
 from molrec_core._store import DirectoryStore
 from molrec_core.testing.strategies import values_of
 from properties.extents import small

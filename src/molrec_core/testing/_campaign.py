@@ -21,6 +21,7 @@ from molrec_core import (
     SectionNotFoundError,
     TornIndexWarning,
     TrajectoryWriter,
+    _array,
     fold_metrics,
     open_record,
     repair,
@@ -114,6 +115,8 @@ def run(
         scratch() as top,
         small_extents() if small else nullcontext(),
         mock.patch.multiple(os, fsync=_nothing, fdatasync=_nothing),
+        # Nobody is about to complete a torn index.
+        mock.patch.object(_array, "_PATIENCE", ()),
     ):
         for states in (
             killed(start, operations, sector) if kills else (),
