@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conformance.records import refused, replace_array, unreadable, write
-from molrec_core import ChecksumError, Frame, TornIndexWarning, open_record
+from molrec_core import ChecksumError, Frame, TornIndexWarning, _array, open_record
 from molrec_core._array import open_array
 from molrec_core._node import ArrayNode, parse_node
 from molrec_core._store import DirectoryStore
@@ -169,3 +169,21 @@ def test_rows_that_are_not_there(record):
         with unreadable("array_short", key):
             reader.read(start, stop)
     assert reader.read(5, 5).shape == (0,)
+
+
+@pytest.mark.parametrize("meanwhile", [b"", "torn"])
+def test_an_index_that_a_live_writer_is_at_is_read_again(record, column, monkeypatch, meanwhile):
+    """A file that is empty yet, entries whose checksum comes next: neither is an error, nor a torn index."""
+    path = shard(record, column)
+    whole = path.read_bytes()
+    path.write_bytes(meanwhile if meanwhile == b"" else bytes([whole[0] ^ 1]) + whole[1:])
+    waits = []
+
+    def complete(seconds):
+        waits.append(seconds)
+        if len(waits) == 2:
+            path.write_bytes(whole)
+
+    monkeypatch.setattr(_array, "sleep", complete)
+    assert np.array_equal(everything(record, column)[1], np.arange(ROWS) * (1.5 if column == "raw" else 2))
+    assert len(waits) == 2
