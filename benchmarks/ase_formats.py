@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import shutil
 import statistics
 import tempfile
@@ -28,6 +27,7 @@ import numpy as np
 from ase import Atoms
 from ase.build import bulk
 from ase.calculators.singlepoint import SinglePointCalculator
+from settle import settle
 
 PRECISION = {f"atoms.{c}": 1e-3 for c in "xyz"} | {f"forces.f{c}": 1e-3 for c in "xyz"}
 POSITIONS = {f"atoms.{c}": 1e-3 for c in "xyz"}
@@ -173,14 +173,17 @@ def measure(
                 chosen = inputs[name]
                 options = {"precision": precision} if name == "mrec 1e-3" else {}
                 write: Callable[..., Any] = write_molrs if name == "molrs" else ase.io.write
-                os.sync()  # nobody pays for what another left dirty
+                found = None
+                settle()
                 start = time.perf_counter()
                 write(path, chosen, **options)
-                written = time.perf_counter()
+                written = time.perf_counter() - start
+                settle()
+                start = time.perf_counter()
                 found = read_molrs(path) if name == "molrs" else ase.io.read(path, ":")
-                read = time.perf_counter()
+                read = time.perf_counter() - start
                 assert len(found) == len(chosen)
-                seconds[name].append(((written - start) / len(chosen), (read - written) / len(chosen)))
+                seconds[name].append((written / len(chosen), read / len(chosen)))
                 sizes[name] = size(path) / len(chosen)
     for name in names:
         write, read = (statistics.median(pair[i] for pair in seconds[name]) for i in (0, 1))

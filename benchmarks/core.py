@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import shutil
 import statistics
 import tempfile
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from settle import settle
 
 from molrec_core import Block, Frame, TrajectoryWriter, open_record
 
@@ -51,8 +51,13 @@ class Ours:
     def frames(self, columns: list[list[np.ndarray]]) -> list[Frame]:
         return [Frame({"atoms": Block(dict(zip("xyz", c, strict=True)))}) for c in columns]
 
-    def write(self, frames: list[Frame], order: list[int]) -> tuple[float, float]:
+    def clear(self) -> None:
+        """Remove what an earlier turn wrote, on disk too: nobody is to write while it goes."""
         shutil.rmtree(self.path, ignore_errors=True)
+        self.path.unlink(missing_ok=True)
+        settle()
+
+    def write(self, frames: list[Frame], order: list[int]) -> tuple[float, float]:
         start = time.perf_counter()
         writer = TrajectoryWriter(self.path, precision=self.precision)
         for i in order:
@@ -101,7 +106,6 @@ class Molrs(Ours):
     def _writer(self, frames: list, *, durable: bool):
         from molrs.io.mrec import MrecWriter, SequenceSchema
 
-        shutil.rmtree(self.path, ignore_errors=True)
         schema = SequenceSchema.from_frames(frames[:1])
         if self.precision is not None:
             for column in "xyz":
@@ -111,6 +115,7 @@ class Molrs(Ours):
     def write(self, frames: list, order: list[int]) -> tuple[float, float]:
         times = []
         for durable in (True, False):
+            self.clear()
             start = time.perf_counter()
             writer = self._writer(frames, durable=durable)
             for i in order:
@@ -161,7 +166,6 @@ class Memmap(Ours):
         return [np.stack(c) for c in columns]
 
     def write(self, frames: list, order: list[int]) -> tuple[float, float]:
-        self.path.unlink(missing_ok=True)
         start = time.perf_counter()
         self.shape = (len(order), *frames[0].shape)
         out = np.memmap(self.path, np.float64, "w+", shape=self.shape)
@@ -250,7 +254,7 @@ def run(case: str, precision: float | None, repeats: int) -> None:
         for turn in range(repeats):
             # The order rotates, and what an earlier tool left dirty is on disk before the next one starts.
             for tool in contenders[turn % len(contenders) :] + contenders[: turn % len(contenders)]:
-                os.sync()
+                tool.clear()
                 landed, synced = tool.write(prepared[tool.name], order)
                 note(tool, "write", landed)
                 note(tool, "synced", synced)

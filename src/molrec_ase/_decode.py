@@ -7,8 +7,10 @@ on, so that one image costs one frame and many cost little each.
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -118,11 +120,11 @@ class Decoder:
             self._alone = len(run) == 1
             for updates in self._updates.values():
                 updates.load(run)
-            atoms = 0
-            for ordinal in run:
-                image = self._at(ordinal)
-                atoms += len(image)
-                yield image
+            images, failure = self._run(run)
+            atoms = sum(map(len, images))
+            yield from images
+            if failure is not None:
+                raise failure
             at += len(run)
             large = atoms >= _LARGE * len(run)
             size = (
@@ -130,6 +132,17 @@ class Decoder:
                 if large
                 else min(size * _GROWTH, _LONGEST_RUN, max(1, _RUN_ATOMS * len(run) // max(atoms, 1)))
             )
+
+    def _run(self, run: Sequence[int]) -> tuple[list[Atoms], Exception | None]:
+        """Return the images of a run, and what stopped it."""
+        images: list[Atoms] = []
+        try:
+            with nullcontext() if self._alone else _uncollected():
+                for ordinal in run:
+                    images.append(self._at(ordinal))  # noqa: PERF401 - those before a failure count
+        except Exception as error:  # noqa: BLE001 - raised when the images before it are handed out
+            return images, error
+        return images, None
 
     def _at(self, ordinal: int) -> Atoms:
         assert self._reader is not None
@@ -341,6 +354,18 @@ class Decoder:
         )
         self._cell = cell, np.asarray(found.boundary, dtype=bool), corner
         return self._cell
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Put off garbage collection: all that a run of images is made of is alive, and looking takes as long as making it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _given(value: Any, host_dtype: str | None) -> Any:
