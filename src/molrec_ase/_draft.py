@@ -17,7 +17,9 @@ Columns = dict[Any, Any]
 # What lies beyond the table is clipped to its end.
 _SYMBOLS = np.array([*ELEMENTS, ELEMENTS[0]])
 _TEXTS = _SYMBOLS.astype(np.dtypes.StringDType())
-_FULL_ATOMS, _FULL_IMAGES = 2**14, 2**10
+_FULL_ATOMS, _FULL_IMAGES = 2**16, 2**10
+_LARGE = 2**13
+"""Atoms of an image that gains nothing from being appended together with others."""
 _DTYPES = {"f64": np.float64, "i64": np.int64, "bool": np.bool_}
 
 
@@ -76,7 +78,7 @@ class Draft:
         self._boxes.append(box)
         self._meta.append(meta)
         self.images = at + 1
-        self._atoms += n_atoms
+        self._atoms += n_atoms if n_atoms < _LARGE else _FULL_ATOMS
 
     def take(self) -> FrameStack:
         """Return the frames of the images taken, and begin anew."""
