@@ -30,6 +30,9 @@ import numpy as np  # noqa: E402
 
 import molrec_mdtraj  # noqa: E402
 
+sys.path.append(str(Path(__file__).resolve().parent))
+from settle import settle  # noqa: E402
+
 CASES = {"A": (1_000, 10_000), "B": (20_000, 500), "C": (1_000_000, 10)}
 LOSSY, EXACT = "mrec 1e-2", "mrec"
 
@@ -74,6 +77,7 @@ def quiet() -> Iterator[None]:
 def timed(action: Callable[[], object]) -> float:
     """Return the seconds an action takes."""
     with quiet():
+        settle()
         start = time.perf_counter()
         action()
         return time.perf_counter() - start

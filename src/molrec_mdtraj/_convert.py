@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mdtraj
 import numpy as np
 from mdtraj.core.topology import Topology
 
-from molrec_core import Block, Frame, RecordError, SchemaError, SequenceSchema
+from molrec_core import Frame, FrameStack, RecordError, SchemaError, SequenceSchema
 from molrec_core.hosts import (
     FORCES,
     POSITIONS,
-    SHARED_TAGS,
     VELOCITIES,
     FrameInfo,
     StepNumbers,
     StoredCell,
     cell_vectors,
     declare_shared,
-    own_block,
     store_cell,
     store_name,
 )
@@ -33,7 +31,8 @@ Array = np.ndarray[Any, Any]
 STORED = MDANALYSIS
 """Units of the records we start: angstrom, ps, kJ/mol, dalton, e."""
 TO_STORED = MDTRAJ.conversion(STORED)
-_BATCH_BYTES = 2**23
+_STACK_BYTES = 2**21
+"""Positions that are converted at once: what comes next finds them in the processor's cache."""
 _OWN = {"velocities": (VELOCITIES, "velocity"), "forces": (FORCES, "force")}
 
 
@@ -141,7 +140,13 @@ class FrameStream:
         return schema
 
     def frames(self, given: Mapping[str, Any]) -> Iterator[tuple[Frame, int, float | None]]:
-        """Yield frames with step and time, in record units.
+        """Yield the frames of :meth:`stacks` one by one, with step and time."""
+        for stack, steps, times in self.stacks(given):
+            for i, step in enumerate(steps):
+                yield stack.frame(i), step, None if times is None else times[i]
+
+    def stacks(self, given: Mapping[str, Any]) -> Iterator[tuple[FrameStack, list[int], list[float] | None]]:
+        """Yield frames, many at once, with steps and times, in record units.
 
         Parameters
         ----------
@@ -156,21 +161,34 @@ class FrameStream:
             Something that the first frames did not have.
         """
         schema = self._schema or self.declare(given)
-        self._check_atoms(given["xyz"].shape[1])
-        for i, columns in enumerate(self._columns(given["xyz"])):
-            blocks = {"atoms": Block(dict(zip(POSITIONS, columns, strict=True)))}
-            for name, (names, quantity) in _OWN.items():
-                if name in schema.blocks:
-                    values = (
-                        given[name][i] * np.float64(getattr(self._scale, quantity)) if name in given else None
-                    )
-                    blocks[name] = own_block(names, values)
-                elif name in given:
-                    raise _undeclared(name)
-            box, meta, step = self._meta(given, i, schema)
-            time = float(given["time"][i]) * self._scale.time if "time" in given else None
-            tags = {key: tag for key, tag in SHARED_TAGS.items() if key in meta}
-            yield Frame(blocks, box=box, meta=meta, meta_tags=tags), step, time
+        n_frames, n_atoms = given["xyz"].shape[:2]
+        self._check_atoms(n_atoms)
+        for name in _OWN:
+            if name in given and name not in schema.blocks:
+                raise _undeclared(name)
+        size = max(1, _STACK_BYTES // max(1, n_atoms * 24))
+        for start in range(0, n_frames, size):
+            part = range(start, min(start + size, n_frames))
+            found = [self._meta(given, i, schema) for i in part]
+            times = [float(given["time"][i]) * self._scale.time for i in part] if "time" in given else None
+            stack = FrameStack(
+                len(part),
+                self._blocks(given, slice(part.start, part.stop), schema),
+                boxes=[box for box, _, _ in found],
+                meta=[meta for _, meta, _ in found],
+            )
+            yield stack, [step for _, _, step in found], times
+
+    def _blocks(
+        self, given: Mapping[str, Any], part: slice, schema: SequenceSchema
+    ) -> dict[str, dict[str, Array]]:
+        blocks = {"atoms": _columns(given["xyz"][part], POSITIONS, self._scale.length)}
+        for name, (names, quantity) in _OWN.items():
+            if name in schema.blocks:
+                # Without any, zero rows say so.
+                values = given[name][part] if name in given else given["xyz"][part, :0]
+                blocks[name] = _columns(values, names, getattr(self._scale, quantity))
+        return blocks
 
     def _check_atoms(self, n_atoms: int) -> None:
         expected = self._n_atoms
@@ -180,14 +198,6 @@ class FrameStream:
             msg = f"xyz holds {n_atoms} atoms; the record has {expected}, and all frames of mdtraj have the same"
             raise ValueError(msg)
         self._n_atoms = n_atoms
-
-    def _columns(self, xyz: Array) -> Iterator[Array]:
-        """Yield x, y and z of each frame in record units, made contiguous for many frames at once."""
-        size = max(1, _BATCH_BYTES // max(1, xyz.shape[1] * 24))
-        for start in range(0, len(xyz), size):
-            part = xyz[start : start + size].transpose(0, 2, 1)
-            # A fresh array each time: the writer keeps the last frame to see what changes.
-            yield from np.multiply(part, self._scale.length, out=np.empty(part.shape), dtype=np.float64)
 
     def _meta(
         self, given: Mapping[str, Any], i: int, schema: SequenceSchema
@@ -221,6 +231,14 @@ class FrameStream:
             self._last_cell = key, store_cell(vectors, as_given=as_given)
             self._has_cell = True
         return self._last_cell[1]
+
+
+def _columns(vectors: Array, names: Sequence[str], factor: float) -> dict[str, Array]:
+    """Return the columns of vectors, (n_frames, n_atoms, 3), times a factor, each contiguous."""
+    return {
+        name: np.multiply(vectors[..., i], factor, out=np.empty(vectors.shape[:2]), dtype=np.float64)
+        for i, name in enumerate(names)
+    }
 
 
 def _some_have_no_matrix(lengths: Array, angles: Array) -> bool:

@@ -105,8 +105,8 @@ class FrameWriter:
         """Append frames; see :func:`molrec_mdtraj._convert.checked`."""
         arrays = checked(given)
         writer = self._writer or self._start(arrays)
-        for frame, step, time in self._stream.frames(arrays):
-            writer.append(frame, step=step, time=time)
+        for stack, steps, times in self._stream.stacks(arrays):
+            writer.extend(stack, steps, times)
 
     def _start(self, arrays: Mapping[str, Any]) -> TrajectoryWriter:
         schema = self._stream.declare(arrays)
