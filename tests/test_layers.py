@@ -33,7 +33,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ),  # values, the pin, what changed, rules between blocks
     ("_strings", "_shuffle", "_compression", "_codecs", "_parallel", "_shard", "_node"),  # bytes
     ("_paths", "_lock", "_store", "_remote", "_zarrstore", "_zipstore", "_rows", "_array"),  # files
-    ("_column", "_commit"),  # growth of one column; the order on disk
+    ("_encoding", "_column", "_commit"),  # growth of one column; the order on disk
     ("_document", "_fixed", "_cell", "_group"),  # documents, fixed arrays, frame-shaped groups
     ("_series", "_block_writer", "_sequence", "_stack", "_stacking"),  # a trajectory that grows
     (

@@ -64,6 +64,16 @@ def differs(new: Array, old: Array) -> bool:
     return bool((_bits(new) != _bits(old)).any())
 
 
+def moved(new: Array, old: Array, precision: float) -> bool:
+    """Whether two arrays surely differ once they are rounded: in shape, or somewhere one looks by more than a quantum."""
+    if new.shape != old.shape:
+        return True
+    if new.size == 0:
+        return False
+    q = quantum(precision)
+    return any(abs(new.item(place) - old.item(place)) > q for place in (0, new.size // 2, -1))
+
+
 def rows_differ(new: Array, old: Array) -> Array:
     """Return which rows of two arrays of one dtype and shape, (n,) + trailing, differ in any bit; shape (n,)."""
     different: Array = new != old if new.dtype.kind in "TS" else _bits(new) != _bits(old)

@@ -122,15 +122,23 @@ class Zstd:
     level: int
     checksum: bool = False
 
-    def encode(self, data: Buffer) -> Buffer:
-        """Compress."""
-        # One compressor a thread: they keep a context and are not thread-safe.
+    def _compressor(self) -> zstandard.ZstdCompressor:
+        # One a thread: they keep a context and are not thread-safe.
         key = f"c{self.level}{self.checksum}"
-        compressor = getattr(_zstd, key, None)
+        compressor: zstandard.ZstdCompressor | None = getattr(_zstd, key, None)
         if compressor is None:
             compressor = zstandard.ZstdCompressor(level=self.level, write_checksum=self.checksum)
             setattr(_zstd, key, compressor)
-        return compressor.compress(data)  # type: ignore[arg-type]  # any buffer does
+        return compressor
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Compress."""
+        return self._compressor().compress(data)  # type: ignore[arg-type]  # any buffer does
+
+    def encode_run(self, chunks: Array) -> Sequence[Buffer]:
+        """Compress several chunks, (n_chunks, n_bytes) uint8, each by itself, without the interpreter in between."""
+        found: Any = self._compressor().multi_compress_to_buffer(list(chunks), threads=1)
+        return [found[i] for i in range(len(found))]
 
     def decode(self, data: Buffer, limit: int) -> Buffer:
         """Decompress, refusing a frame that claims or yields more than `limit` bytes."""
@@ -216,6 +224,26 @@ class Pipeline:
         for codec in self.codecs:
             data = codec.encode(data)
         return [data, _CRC.pack(_crc32c(data))] if self.crc else [data]
+
+    @property
+    def gathers(self) -> bool:
+        """Whether several chunks encode faster together than one by one."""
+        return (
+            len(self.codecs) == 2
+            and isinstance(self.codecs[0], Shuffle)
+            and isinstance(self.codecs[1], Zstd)
+            and self.crc
+            and self.endian == "little"
+            and hasattr(zstandard.ZstdCompressor, "multi_compress_to_buffer")
+        )
+
+    def encode_run(self, chunks: Array) -> list[list[Buffer]]:
+        """Encode several chunks, (n_chunks, chunk_rows) + trailing, each as :meth:`encode` does."""
+        data = chunks.reshape(len(chunks), -1).view(np.uint8)
+        shuffle, compressor = self.codecs
+        assert isinstance(shuffle, Shuffle)
+        assert isinstance(compressor, Zstd)
+        return [[part, _CRC.pack(_crc32c(part))] for part in compressor.encode_run(shuffle.encode_run(data))]
 
     def decode(self, stored: Buffer, n_rows: int) -> Array:
         """Decode the stored bytes of a chunk of `n_rows` rows.

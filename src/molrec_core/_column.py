@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from molrec_core import _parallel
-from molrec_core._change import differs, round_into
+from molrec_core._change import differs, moved, rounded
 from molrec_core._codecs import Buffer
 from molrec_core._dtypes import COLUMN_DTYPES, STRING
+from molrec_core._encoding import chunks_together, encode_chunks, takes_threads
 from molrec_core._extents import row_bytes
 from molrec_core._node import Layout, array_document, spell
 from molrec_core._shard import (
@@ -36,6 +36,9 @@ from molrec_core._strings import packed_strings
 Array = np.ndarray[Any, Any]
 BUFFER_BYTES = 192 * 1024
 """Rows a column gathers before its whole chunks are landed."""
+SHARED_BUFFER_BYTES = 2 * 1024 * 1024
+"""The same where several threads encode them."""
+_ROUNDED_ROWS = 8192
 
 
 class GrowingArray:
@@ -92,6 +95,7 @@ class GrowingArray:
         self._landed = 0
         self._tail_rows = 0
         self._previous = 0
+        self._settled = 0
         self._staged: Array | None = None
 
     def _new_buffer(self, rows: int) -> Array:
@@ -102,9 +106,7 @@ class GrowingArray:
     def staged(self, values: Array) -> Array:
         """Return `values` as they are stored: rounded where a precision is declared, strings packed if they can be."""
         if self.precision is not None:
-            staged = np.empty(values.shape, self.numpy_dtype)
-            round_into(values, self.precision, staged)
-            return staged
+            return rounded(values, self.precision)
         return self._held(values) if self.dtype == "string" else values
 
     def _held(self, values: Array) -> Array:
@@ -127,6 +129,10 @@ class GrowingArray:
 
     def changed(self, values: Array) -> bool:
         """Whether `values` (shape (n,) + trailing), once stored, differ in any bit from the last update."""
+        if self.precision is not None:
+            if moved(values, self.last_update(), self.precision):
+                return True
+            self._settle()
         staged = self.staged(values)
         self._staged = staged if differs(staged, self.last_update()) else None
         return self._staged is not None
@@ -134,6 +140,7 @@ class GrowingArray:
     def differ(self, new: Array, old: Array | None) -> bool:
         """Whether two updates differ in any bit once they are stored; None stands for the last one taken."""
         if old is None:
+            self._settle()
             staged = self.staged(new)
             return differs(staged, self.last_update())
         return differs(new, old) if self.precision is None else differs(self.staged(new), self.staged(old))
@@ -144,21 +151,28 @@ class GrowingArray:
         rows = self.rows
         at = rows - self._base
         staged, self._staged = self._staged, None
-        if staged is None and self.precision is None:
+        if staged is None:
             staged = self._held(values) if self.dtype == "string" else values
         if at + n > len(self._buffer):
             at = self._make_room(n)
-        if staged is not None:
-            self._buffer[at : at + n] = staged
-        elif self.precision is not None:
-            round_into(values, self.precision, self._buffer[at : at + n])
+        self._buffer[at : at + n] = staged
         self.rows = rows + n
         self._previous = rows if last is None else self.rows - last
+
+    def _settle(self) -> None:
+        """Round the rows taken since the last call: many at once cost less than those of each frame."""
+        if self.precision is None or self._settled == self.rows:
+            return
+        for at in range(self._settled, self.rows, _ROUNDED_ROWS):
+            rows = self._buffer[at - self._base : min(at + _ROUNDED_ROWS, self.rows) - self._base]
+            rows[...] = rounded(rows, self.precision)
+        self._settled = self.rows
 
     def reserve(self, rows: int) -> None:
         """Make room for `rows` rows before the first one comes, in whole chunks that stay in the processor's cache."""
         size = self.layout.chunk_rows
-        need = -(-min(rows, BUFFER_BYTES // row_bytes(self.dtype, self.trailing)) // size) * size
+        room = SHARED_BUFFER_BYTES if takes_threads(self.layout) else BUFFER_BYTES
+        need = -(-min(rows, room // row_bytes(self.dtype, self.trailing)) // size) * size
         if self.rows == 0 and need > len(self._buffer):
             self._buffer = self._new_buffer(need)
 
@@ -193,7 +207,7 @@ class GrowingArray:
     ) -> None:
         """Take up an array that is on disk: `kept` are its rows from the tail chunk or the last update on."""
         kept = self._held(kept) if self.dtype == "string" else kept
-        self.rows = self.durable_rows = rows
+        self.rows = self.durable_rows = self._settled = rows
         self.stored_rows = stored_rows
         self._base = rows - len(kept)
         self._previous = previous
@@ -215,13 +229,15 @@ class GrowingArray:
     # -- chunks out
 
     def whole_chunks(self) -> list[tuple[GrowingArray, int, Array]]:
-        """Return the chunks that became whole since the last landing."""
+        """Return the chunks that became whole since the last landing, several in a row where they are encoded together."""
+        self._settle()
         size = self.layout.chunk_rows
         first, last = self._landed // size, self.rows // size
+        run = chunks_together(self.layout)
         jobs = []
-        for chunk in range(first, last):
+        for chunk in range(first, last, run):
             at = chunk * size - self._base
-            jobs.append((self, chunk, self._buffer[at : at + size]))
+            jobs.append((self, chunk, self._buffer[at : at + min(run, last - chunk) * size]))
         if last > first:
             self._landed = last * size
             self._tail_rows = 0
@@ -229,6 +245,7 @@ class GrowingArray:
 
     def tail_chunk(self) -> list[tuple[GrowingArray, int, Array]]:
         """Return the partial chunk behind the whole ones, padded with fill, if it has new rows."""
+        self._settle()
         n = self.rows - self._landed
         if n == self._tail_rows:
             return []
@@ -360,28 +377,16 @@ def land(arrays: Iterable[GrowingArray], *, tails: bool = False) -> None:
         jobs += [job for array in arrays for job in array.tail_chunk()]
     if not jobs:
         return
-    n_bytes = sum(rows.nbytes for array, _, rows in jobs if array.layout.pipeline.codecs)
-    encoded = _parallel.map_ordered(_encode, jobs, n_bytes)
+    encoded = encode_chunks([(array.layout, rows) for array, _, rows in jobs])
     at = 0
     while at < len(jobs):
         array, first = jobs[at][0], at
         while at < len(jobs) and jobs[at][0] is array:
             at += 1
         array.write_chunks(
-            [(chunk, pieces) for (_, chunk, _), pieces in zip(jobs[first:at], encoded[first:at], strict=True)]
+            [
+                (chunk + i, pieces)
+                for (_, chunk, _), run in zip(jobs[first:at], encoded[first:at], strict=True)
+                for i, pieces in enumerate(run)
+            ]
         )
-
-
-def _encode(job: tuple[GrowingArray, int, Array]) -> list[Buffer] | None:
-    array, _, rows = job
-    return None if is_fill(rows) else array.layout.pipeline.encode(rows)
-
-
-def is_fill(rows: Array) -> bool:
-    """Whether rows are bit for bit our fill: zeros or empty strings; a -0.0 is not."""
-    # Anything else almost always shows in the first value.
-    if rows.size == 0 or rows.item(0):
-        return rows.size == 0
-    if rows.dtype.kind == "T":
-        return not (rows != "").any()
-    return not rows.reshape(-1).view(np.uint8).any()

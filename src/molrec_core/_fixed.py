@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from molrec_core._codecs import pipeline_for
-from molrec_core._column import is_fill
 from molrec_core._dtypes import COLUMN_DTYPES, dtype_name, refuse
+from molrec_core._encoding import is_fill
 from molrec_core._extents import fixed_extents, row_bytes
 from molrec_core._node import ArrayNode, GroupNode, Layout, array_document, parse_node, spell
 from molrec_core._shard import EMPTY, empty_index, encode_index

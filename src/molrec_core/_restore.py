@@ -15,10 +15,11 @@ import numpy as np
 from molrec_core._array import ChunkedReader
 from molrec_core._block_reader import BlockReader
 from molrec_core._block_writer import BlockWriter, BoxWriter
-from molrec_core._column import GrowingArray, is_fill, land
+from molrec_core._column import GrowingArray, land
 from molrec_core._commit import Plan, execute, replace
 from molrec_core._csr import RegularIndex
 from molrec_core._dtypes import refuse
+from molrec_core._encoding import is_fill
 from molrec_core._fixed import child_nodes, get_array, get_group
 from molrec_core._frame import Frame
 from molrec_core._node import ArrayNode, GroupNode, Layout, group_document, parse_node

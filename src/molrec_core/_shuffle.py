@@ -26,6 +26,12 @@ class Shuffle:
         planes = np.ascontiguousarray(flat[:whole].reshape(-1, self.elementsize).T).reshape(-1)
         return planes if whole == len(flat) else np.concatenate([planes, flat[whole:]])
 
+    def encode_run(self, chunks: Array) -> Array:
+        """Split the elements of several chunks, (n_chunks, n_bytes) uint8, each into its byte planes."""
+        n = len(chunks)
+        elements = chunks.reshape(n, -1, self.elementsize)
+        return np.ascontiguousarray(elements.transpose(0, 2, 1)).reshape(n, -1)
+
     def decode(self, data: Buffer, limit: int) -> Buffer:  # noqa: ARG002 - the size does not change
         """Join the byte planes."""
         out = np.empty(len(data), np.uint8)
