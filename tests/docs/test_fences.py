@@ -29,7 +29,7 @@ def _in_an_empty_directory(tmp_path, monkeypatch):
 
 def test_getting_started(tmp_path):
     _, ran = run_page("getting-started.md")
-    assert ran == len([1 for language, *_ in fences("getting-started.md") if language == "python"]) == 11
+    assert ran == len([1 for language, *_ in fences("getting-started.md") if language == "python"]) == 12
     sizes = {
         name: sum(p.stat().st_size for p in (tmp_path / f"{name}.mrec").rglob("*") if p.is_file())
         for name in ("exact", "rounded", "small", "plain")

@@ -25,7 +25,7 @@ from molrec_core._codecs import (
     pipeline_for,
 )
 from molrec_core._dtypes import COLUMN_DTYPES, STRING
-from molrec_core._strings import decode_strings, encode_strings
+from molrec_core._strings import _COUNTS_NULS, decode_strings, encode_strings, packed_strings
 from molrec_core.errors import CodecError
 
 SAMPLE = np.arange(5000, dtype="<f8").tobytes()
@@ -165,6 +165,28 @@ def test_any_text_comes_back(texts):
     assert decode_strings(stored, len(texts)) == texts
 
 
+@given(st.lists(st.text() | st.text("\0ACH1 ", max_size=5), max_size=20), st.sampled_from("TU"))
+def test_packed_strings_are_the_same_strings(texts, kind):
+    """Strings that bytes of one width would change are not packed."""
+    array = np.array(texts, STRING if kind == "T" else "U")
+    packed = packed_strings(array)
+    if packed is not None:
+        assert [text.decode("ascii") for text in packed.tolist()] == array.tolist()
+        assert encode_strings(packed) == encode_strings(array)
+    elif kind == "U":
+        assert not all(text.isascii() for text in texts) or max(map(len, texts), default=0) in {
+            0,
+            *range(17, 999),
+        }
+
+
+@pytest.mark.parametrize("kind", ["T", "U"] if _COUNTS_NULS else ["U"])
+def test_short_names_are_packed(kind):
+    array = np.array([["C", "Cl"], ["", "A\0B"]], STRING if kind == "T" else "U")
+    assert packed_strings(array).tolist() == [[b"C", b"Cl"], [b"", b"A\0B"]]
+    assert packed_strings(np.array(["C", "é"], array.dtype if kind == "T" else "U")) is None
+
+
 @pytest.mark.parametrize(
     ("data", "count"),
     [
@@ -283,6 +305,19 @@ def test_decoding_into_the_callers_array():
     assert out[4:16].tolist() == rows.tolist()
     assert not out[:4].any()
     assert not out[16:].any()
+
+
+@pytest.mark.parametrize("trailing", [(), (3,)])
+def test_chunks_encoded_together_are_those_encoded_one_by_one(trailing):
+    pipeline = pipeline_for("f64", trailing, precision=True)
+    assert pipeline.gathers
+    chunks = np.rint(np.random.default_rng(0).normal(scale=99, size=(5, 700, *trailing))) / 64
+    together = pipeline.encode_run(chunks)
+    assert [[bytes(piece) for piece in run] for run in together] == [
+        [bytes(piece) for piece in pipeline.encode(chunk)] for chunk in chunks
+    ]
+    assert not pipeline_for("f64").gathers
+    assert not pipeline_for("i64").gathers
 
 
 def test_raw_pipelines_store_memory():
