@@ -22,6 +22,7 @@ from ase.spacegroup import Spacegroup
 
 from molrec_ase._constraints import read_constraints
 from molrec_ase._image import make_atoms, make_calculator
+from molrec_ase._memory import Arena
 from molrec_ase._places import IDENTITY, RESULT_KEYS, Places
 from molrec_ase._results import result_factors
 from molrec_ase._updates import STACKS, Column, Part, Updates, part_of
@@ -98,6 +99,7 @@ class Decoder:
             else tuple(self._frame.meta if self._frame else ())
         )
         self._alone = False
+        self._memory = Arena()
         self._unpinned = [key for key in keys if key not in schema.meta]
         self._cell_of: tuple[Box | None, bytes] | None = None
         self._cell: tuple[Array, Array, Array] = (np.zeros((3, 3)), np.zeros(3, bool), np.zeros((3, 1)))
@@ -119,7 +121,7 @@ class Decoder:
             run = ordinals[at : at + size]
             self._alone = len(run) == 1
             for updates in self._updates.values():
-                updates.load(run)
+                updates.load(run, self._memory)
             images, failure = self._run(run)
             atoms = sum(map(len, images))
             yield from images
@@ -127,11 +129,14 @@ class Decoder:
                 raise failure
             at += len(run)
             large = atoms >= _LARGE * len(run)
+            if large:
+                self._memory.open()
             size = (
                 1
                 if large
                 else min(size * _GROWTH, _LONGEST_RUN, max(1, _RUN_ATOMS * len(run) // max(atoms, 1)))
             )
+        self._memory.close()
 
     def _run(self, run: Sequence[int]) -> tuple[list[Atoms], Exception | None]:
         """Return the images of a run, and what stopped it."""
@@ -186,7 +191,8 @@ class Decoder:
             atoms.set_constraint(constraints)
         results = self._results(frame, parts, columns, info, count)
         if results:
-            atoms.calc = make_calculator(atoms, results, info.own.get("$calculator", self._places.calculator))
+            name = info.own.get("$calculator", self._places.calculator)
+            atoms.calc = make_calculator(atoms, results, name, self._memory)
         return atoms
 
     def _vectors(
@@ -213,7 +219,7 @@ class Decoder:
     def _numbers(self, columns: Columns, count: int) -> Array:
         known = columns.get("atomic_number")
         if known is not None and known.validity is None:
-            return known.values.astype(np.int64)
+            return self._memory.copy(known.values, np.int64)
         symbols = columns.get("element")
         if symbols is not None:
             return element_numbers(restore(symbols.values, symbols.validity)).astype(np.int64)

@@ -14,6 +14,8 @@ from ase import Atoms
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.cell import Cell
 
+from molrec_ase._memory import Arena
+
 Array = np.ndarray[Any, Any]
 
 _CALCULATOR = SinglePointCalculator(Atoms())
@@ -68,10 +70,13 @@ def make_atoms(
     return atoms
 
 
-def make_calculator(atoms: Atoms, results: dict[str, Any], name: str | None) -> SinglePointCalculator:
+def make_calculator(
+    atoms: Atoms, results: dict[str, Any], name: str | None, memory: Arena | None = None
+) -> SinglePointCalculator:
     """Return a ``SinglePointCalculator`` that holds `results`, as they are, for `atoms`."""
+    copied = np.copy if memory is None else memory.copy
     known = make_atoms(
-        {key: values.copy() for key, values in atoms.arrays.items()},
+        {key: copied(values) for key, values in atoms.arrays.items()},
         atoms.cell.array.copy(),
         atoms.pbc.copy(),
         atoms.get_celldisp(),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from molrec_ase._memory import Arena
 from molrec_core import Block, TrajectoryReader
 from molrec_core.hosts import FORCES, POSITIONS, VELOCITIES
 
@@ -69,6 +70,7 @@ class Updates:
         self._ordinals = reader.updates(name)
         self._parts: dict[int, Part] = {}
         self._seen: dict[int, int] = {}
+        self._counts: Array | None = None
         columns = reader.schema.blocks[name].columns
         self._nullable = {name for name, spec in columns.items() if spec.nullable}
         self._stacks = {
@@ -80,7 +82,7 @@ class Updates:
             # The symbols say the same again, and strings are dear.
             self._single = [column for column in self._single if column != "element"]
 
-    def load(self, run: Sequence[int]) -> None:
+    def load(self, run: Sequence[int], memory: Arena) -> None:
         """Decode what the frames `run` see, in the order in which it is stored."""
         updates = (self._ordinals.searchsorted(np.asarray(run), side="right") - 1).tolist()
         self._seen = dict(zip(run, updates, strict=True))
@@ -90,19 +92,23 @@ class Updates:
         missing = sorted(needed - self._parts.keys())
         if not missing:
             return
-        self._parts.update(zip(missing, self._read(self._ordinals[missing].tolist()), strict=True))
+        self._parts.update(zip(missing, self._read(self._ordinals[missing].tolist(), memory), strict=True))
 
-    def _read(self, frames: list[int]) -> Iterator[Part]:
+    def _read(self, frames: list[int], memory: Arena) -> Iterator[Part]:
         columns: dict[str, Array] = {}
         masks: dict[str, Array] = {}
         counts = np.zeros(len(frames), np.int64)
         for name in self._single:
             if name in self._nullable:
                 masks[name], counts = _flat(self._reader.validity(self._name, name, frames))
-        for name, parts in (*self._stacks.items(), *((single, single) for single in self._single)):
+        for name, parts in self._stacks.items():
+            # The vectors of a single frame become the image's own.
+            out = memory.empty((1, self._rows(frames[0]), len(parts))) if len(frames) == 1 else None
+            columns[name], counts = _flat(self._reader.read(self._name, parts, frames, out=out))
+        for name in self._single:
             # Where no row holds a value the column might as well not be there.
             if name not in masks or masks[name].any():
-                columns[name], counts = _flat(self._reader.read(self._name, parts, frames))
+                columns[name], counts = _flat(self._reader.read(self._name, name, frames))
         dtypes = {name: self._host_dtypes.get(f"trajectory/{self._name}/{name}") for name in columns}
         stop = 0
         for count in counts.tolist():
@@ -115,6 +121,11 @@ class Updates:
                     for name, values in columns.items()
                 },
             )
+
+    def _rows(self, frame: int) -> int:
+        if self._counts is None:
+            self._counts = self._reader.counts(self._name)
+        return int(self._counts[frame])
 
     def at(self, ordinal: int) -> Part | None:
         """Return the block as a frame of the last run sees it; None where it is absent.
