@@ -23,6 +23,7 @@ from typing import Any
 import MDAnalysis as mda
 import numpy as np
 from MDAnalysisTests.datafiles import GRO
+from settle import settle
 
 import molrec_mda
 from molrec_core import Compression
@@ -60,6 +61,7 @@ def write(u: Any, frames: list[Any], n_frames: int, path: Path, options: dict[st
     ts = u.trajectory.ts
     if path.is_dir():
         shutil.rmtree(path)
+    settle()
     start = time.perf_counter()
     with mda.Writer(str(path), len(u.atoms), **options) as writer:
         for i in range(n_frames):
@@ -73,6 +75,7 @@ def write(u: Any, frames: list[Any], n_frames: int, path: Path, options: dict[st
 def read(u: Any) -> dict[str, float]:
     """Return the seconds of a frame loop, of one ``timeseries``, and of one of 1 % of the atoms."""
     few = u.atoms[::100]
+    settle()
     start = time.perf_counter()
     for ts in u.trajectory:
         ts.positions  # noqa: B018 - what a user's loop touches

@@ -81,25 +81,27 @@ class Draft:
         self._atoms += n_atoms if n_atoms < _LARGE else _FULL_ATOMS
 
     def take(self) -> FrameStack:
-        """Return the frames of the images taken, and begin anew."""
+        """Return the frames of the images taken, and begin anew, also where they are refused."""
         images = self.images
-        blocks, validity = self._joined(_SYMBOLS)
-        for counts in self._counts.values():
-            counts.extend([-1] * (images - len(counts)))
-        stack = FrameStack(
-            images, blocks, counts=self._counts, validity=validity, boxes=self._boxes, meta=self._meta
-        )
-        self._clear()
-        return stack
+        try:
+            blocks, validity = self._joined(_SYMBOLS)
+            for counts in self._counts.values():
+                counts.extend([-1] * (images - len(counts)))
+            return FrameStack(
+                images, blocks, counts=self._counts, validity=validity, boxes=self._boxes, meta=self._meta
+            )
+        finally:
+            self._clear()
 
     def take_one(self) -> Frame:
         """Return the frame of the one image taken, and begin anew: a stack of one costs more."""
-        columns, validity = self._joined(_TEXTS)
-        blocks = {name: Block(columns[name], validity=validity.get(name)) for name in columns}
-        (meta,), (box,) = self._meta, self._boxes
-        frame = Frame(blocks, box=box, meta=meta, meta_tags={key: self._tags[key].tag for key in meta})
-        self._clear()
-        return frame
+        try:
+            columns, validity = self._joined(_TEXTS)
+            blocks = {name: Block(columns[name], validity=validity.get(name)) for name in columns}
+            (meta,), (box,) = self._meta, self._boxes
+            return Frame(blocks, box=box, meta=meta, meta_tags={key: self._tags[key].tag for key in meta})
+        finally:
+            self._clear()
 
     def _joined(self, symbols: Array) -> tuple[dict[str, dict[str, Array]], dict[str, dict[str, Array]]]:
         """Return columns and masks of each block, the rows of all images one after another."""

@@ -161,6 +161,11 @@ class Encoder:
             )
 
     def _atoms_columns(self, atoms: Atoms, positions: Array) -> Columns:
+        if positions.dtype != np.float64:
+            # Beside others that are float64 they would come back as such.
+            raise TypeError(
+                f"positions are {positions.dtype}; a record holds float64, cast them first (exact)"
+            )
         if self._length != 1.0:
             positions = positions * self._length
         columns: Columns = {POSITIONS: positions}

@@ -29,6 +29,11 @@ class Arena:
         self._block: Array | None = None
         self._at = 0
 
+    @property
+    def opened(self) -> bool:
+        """Whether arrays are cut from blocks."""
+        return self._block is not None
+
     def open(self) -> None:
         """Cut arrays from blocks from now on."""
         if self._block is None:

@@ -70,7 +70,6 @@ class Updates:
         self._ordinals = reader.updates(name)
         self._parts: dict[int, Part] = {}
         self._seen: dict[int, int] = {}
-        self._counts: Array | None = None
         columns = reader.schema.blocks[name].columns
         self._nullable = {name for name, spec in columns.items() if spec.nullable}
         self._stacks = {
@@ -102,8 +101,10 @@ class Updates:
             if name in self._nullable:
                 masks[name], counts = _flat(self._reader.validity(self._name, name, frames))
         for name, parts in self._stacks.items():
-            # The vectors of a single frame become the image's own.
-            out = memory.empty((1, self._rows(frames[0]), len(parts))) if len(frames) == 1 else None
+            out = None
+            if memory.opened and len(frames) == 1:
+                # The vectors of a single frame become the image's own.
+                out = memory.empty((1, int(self._reader.counts(self._name, frames)[0]), len(parts)))
             columns[name], counts = _flat(self._reader.read(self._name, parts, frames, out=out))
         for name in self._single:
             # Where no row holds a value the column might as well not be there.
@@ -121,11 +122,6 @@ class Updates:
                     for name, values in columns.items()
                 },
             )
-
-    def _rows(self, frame: int) -> int:
-        if self._counts is None:
-            self._counts = self._reader.counts(self._name)
-        return int(self._counts[frame])
 
     def at(self, ordinal: int) -> Part | None:
         """Return the block as a frame of the last run sees it; None where it is absent.

@@ -98,10 +98,10 @@ class Appending:
         """
         with self._lock:
             self._check_usable()
-            sequence = self._sequence
-            if sequence is None:
-                sequence = self._start(frame, step, time)
+            sequence = self._sequence or self._pinned_by(frame)
             checked = sequence.check(frame, step, time)
+            if self._sequence is None:
+                self._lay_down(sequence)
             if sequence.steps_given is None:
                 sequence.steps_given = step is not None
             self._take(partial(sequence.take, frame, checked), 1)
@@ -132,12 +132,10 @@ class Appending:
             self._check_usable()
             if not n:
                 return
-            sequence = self._sequence
-            if sequence is None:
-                sequence = self._start(
-                    stack.frame(0), None if steps is None else steps[0], None if times is None else times[0]
-                )
+            sequence = self._sequence or self._pinned_by(stack.frame(0))
             checked = check_stack(sequence, stack, steps, times)
+            if self._sequence is None:
+                self._lay_down(sequence)
             before = sequence.frames
         at = 0
         while at < n:
@@ -190,8 +188,8 @@ class Appending:
                 stage=self._failed.stage,
             ) from self._failed
 
-    def _start(self, frame: Frame, step: int | None, time: float | None) -> SequenceWriter:
-        """Pin the declaration and lay the section down, the trajectory group last."""
+    def _pinned_by(self, frame: Frame) -> SequenceWriter:
+        """Return a trajectory whose declaration the first frame pins, where none was given; nothing is on disk yet."""
         schema = self._schema
         if schema is None:
             schema = SequenceSchema.from_frames(frame)
@@ -199,10 +197,7 @@ class Appending:
             schema.check()
         for name, block in frame.items():
             schema.frame_rows.setdefault(name, block.count)
-        sequence = self._new_sequence(schema)
-        sequence.check(frame, step, time)
-        self._lay_down(sequence)
-        return sequence
+        return self._new_sequence(schema)
 
     def _new_sequence(self, schema: SequenceSchema) -> SequenceWriter:
         sequence = SequenceWriter(
@@ -217,6 +212,7 @@ class Appending:
         return sequence
 
     def _lay_down(self, sequence: SequenceWriter) -> None:
+        """Lay the section down, the trajectory group last."""
         try:
             clear(self._root, self._stale)
             create(self._root.store, sequence.creation(), self._root.known)

@@ -66,6 +66,8 @@ class ChunkedReader(ArrayReader):
         self._chunk_bytes = math.prod(self._chunk_shape) * self.dtype.itemsize
         self._raw = layout.pipeline.raw and layout.pipeline.crc
         self._indexes: dict[int, Array] = {}
+        # One torn index was waited for in vain: no other of this array is.
+        self._torn = False
         self._kept: tuple[int, Array] | None = None
         self._shard_keys: dict[int, str] = {}
         # Encoders expand a chunk by little; strings have no width.
@@ -198,7 +200,7 @@ class ChunkedReader(ArrayReader):
         name = self._shard_key(shard)
         n_chunks = self.layout.chunks_per_shard
         index = self._index(name)
-        for wait in _PATIENCE:
+        for wait in () if self._torn else _PATIENCE:
             if index is None or index[1]:
                 break
             # A live writer may be at it.
@@ -214,6 +216,7 @@ class ChunkedReader(ArrayReader):
                 key=self.key,
             )
         if not sound:
+            self._torn = True
             text = (
                 f"{self.store.path}: the index of {name} fails its checksum; reading its entries one by one "
                 "(molrec repair writes a sound one)"

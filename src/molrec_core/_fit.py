@@ -39,8 +39,9 @@ class BlockFit:
             self._refuse_columns(block)
         for name, (dtype, trailing) in declared.items():
             array = columns[name]
-            packed = dtype.kind == "T" and array.dtype.kind == "S"
-            if (array.dtype != dtype and not packed) or array.shape[1:] != trailing:
+            # Strings of a stack are packed already.
+            fits = array.dtype == dtype or (dtype.kind == "T" and array.dtype.kind == "S")
+            if not fits or array.shape[1:] != trailing:
                 raise SchemaError.one(
                     f"{self._key}/{name}",
                     "column_type",

@@ -187,6 +187,11 @@ class FrameStack:
         seen: Array = np.maximum.accumulate(shown)
         return seen
 
+    def __repr__(self) -> str:
+        """Return the number of frames, and the blocks with the rows of all of them."""
+        blocks = ", ".join(f"{name}[{block.count}]" for name, block in self.blocks.items())
+        return f"FrameStack({self.n_frames} frames: {blocks})"
+
 
 def _plain(values: Array) -> Array:
     return values.astype(STRING) if values.dtype.kind == "S" else values

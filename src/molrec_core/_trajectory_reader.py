@@ -274,11 +274,11 @@ class TrajectoryReader(Sequence[Frame]):
         self._check_open()
         return self._box.ordinals
 
-    def counts(self, block: str) -> Array:
-        """Return the rows of `block` in each frame, shape (n_frames,), int64; -1 where it is absent."""
+    def counts(self, block: str, frames: slice | Sequence[int] | None = None) -> Array:
+        """Return the rows of `block` in `frames` (default all), int64, one a frame; -1 where it is absent."""
         index = self._reader(block).index
-        updates = index.updates_at(np.arange(self._nstep))
-        counts = np.full(self._nstep, -1, np.int64)
+        updates = index.updates_at(self._ordinals(frames))
+        counts = np.full(len(updates), -1, np.int64)
         present = updates >= 0
         counts[present] = index.spans(updates[present])[1]
         return counts

@@ -171,6 +171,20 @@ def test_rows_that_are_not_there(record):
     assert reader.read(5, 5).shape == (0,)
 
 
+def test_one_torn_index_of_an_array_is_waited_for(record, column, monkeypatch):
+    """However many shards of it are torn."""
+    waits = []
+    monkeypatch.setattr(_array, "sleep", waits.append)
+    set_entry(record, column, 7, 5, 5)
+    with open_record(record) as found:
+        reader = found.trajectory._blocks["b"].columns[column]
+        for _ in range(3):
+            with pytest.warns(TornIndexWarning):
+                reader.entries(0)
+            reader.refresh(reader.node)
+    assert len(waits) == len(_array._PATIENCE)
+
+
 @pytest.mark.parametrize("meanwhile", [b"", "torn"])
 def test_an_index_that_a_live_writer_is_at_is_read_again(record, column, monkeypatch, meanwhile):
     """A file that is empty yet, entries whose checksum comes next: neither is an error, nor a torn index."""

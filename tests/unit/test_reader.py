@@ -204,6 +204,8 @@ def test_series_and_updates(reader):
     assert reader.box(-1) == frame(N - 1).box
     assert reader.box_updates.tolist() == [0, 9, 18, 27, 36]
     assert reader.counts("atoms").tolist() == [6] * N
+    assert reader.counts("bonds", [2, -1]).tolist() == [resolved(i)["bonds"].count for i in (2, N - 1)]
+    assert reader.counts("bonds", slice(1, 3)).tolist() == [resolved(i)["bonds"].count for i in (1, 2)]
     assert reader.counts("bonds").tolist() == [resolved(i)["bonds"].count for i in range(N)]
     assert reader.updates("bonds").tolist() == [0, 7, 14, 21, 28, 35]
     for call in (reader.counts, reader.updates):

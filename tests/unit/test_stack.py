@@ -136,6 +136,22 @@ def test_a_refused_stack_takes_nothing(tmp_path, change, kind):
         assert [f["atoms"]["x"].tolist() for f in record.trajectory] == [[1.0], [2.0]]
 
 
+def test_a_refused_first_stack_pins_nothing(tmp_path):
+    with TrajectoryWriter(tmp_path / "a.mrec") as writer:
+        with pytest.raises(SchemaError, match="pe"):
+            writer.extend(FrameStack(2, {"atoms": {"x": np.zeros((2, 1))}}, meta=[{"pe": 1.0}, {}]))
+        assert writer.schema is None
+        assert not (tmp_path / "a.mrec" / "trajectory").exists()
+        writer.append(Frame({"ions": {"y": [1.0]}}))
+    with open_record(tmp_path / "a.mrec") as record:
+        assert list(record.trajectory[0]) == ["ions"]
+
+
+def test_a_stack_says_what_it_holds():
+    stack = FrameStack(2, {"atoms": {"x": np.zeros((2, 3))}, "bonds": {"atomi": np.zeros((2, 1), np.uint64)}})
+    assert repr(stack) == "FrameStack(2 frames: atoms[6], bonds[2])"
+
+
 @pytest.mark.parametrize(
     ("given", "kind"),
     [

@@ -36,6 +36,9 @@ from molrec_core import (
     pack,
     write_mrec,
 )
+from molrec_core._codecs import pipeline_for
+from molrec_core._column import GrowingArray
+from molrec_core._node import Layout
 from molrec_core._store import DirectoryStore
 
 
@@ -724,3 +727,14 @@ def test_a_record_that_is_moved_away_is_not_written_on_elsewhere(tmp_path):
         writer.flush()
     writer.close()
     assert not record.exists()
+
+
+def test_what_is_on_disk_is_not_rounded_again(tmp_path):
+    """Rows another tool left off the grid stay as they are; those that follow in their chunk are rounded."""
+    store = DirectoryStore(tmp_path)
+    array = GrowingArray(store, "a", Layout(4, 2, pipeline_for("f64", precision=True)), precision=1.0)
+    array.restore(2, 2, np.array([0.25, 0.75]), {}, 0)
+    array.accept(np.array([1.25]))
+    [(_, chunk, rows)] = array.tail_chunk()
+    assert chunk == 0
+    assert rows.tolist() == [0.25, 0.75, 1.0, 0.0]

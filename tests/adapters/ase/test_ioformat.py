@@ -17,11 +17,15 @@ from ase import Atoms
 from ase.io import formats
 from ase.io.bundletrajectory import BundleTrajectory
 
+from molrec_ase import MolrecTrajectory
+from molrec_ase._draft import Draft
 from molrec_core import (
     FormatError,
     LockedError,
     RecordExistsError,
     RecordNotFoundError,
+    SchemaError,
+    SequenceSchema,
     TrajectoryWriter,
     open_record,
 )
@@ -244,6 +248,32 @@ def test_K16_images_before_one_that_cannot_be_written_are(tmp_path, simple):
     with pytest.raises(TypeError, match="what"):
         ase.io.write(path, [simple(1), simple(2), bad, simple(4)], append=True)
     assert first_x(ase.io.read(path, ":")) == [0.0, 1.0, 2.0]
+
+
+def test_positions_of_another_dtype_are_refused_alone(tmp_path, simple):
+    """Gathered with others they would come back as float64; one image by itself leaves the next ones be."""
+    odd = simple(2)
+    odd.arrays["positions"] = odd.positions.astype(np.float32)
+    with pytest.raises(TypeError, match="float32"):
+        ase.io.write(tmp_path / "a.mrec", [simple(1), odd])
+    with MolrecTrajectory(tmp_path / "b.mrec", "w") as trajectory:
+        trajectory.write(simple(1))
+        with pytest.raises(TypeError, match="float32"):
+            trajectory.write(odd)
+        trajectory.write(simple(3))
+    assert first_x(ase.io.read(tmp_path / "b.mrec", ":")) == [1.0, 3.0]
+
+
+def test_images_that_are_refused_together_are_not_kept():
+    """The next ones must not fail for them."""
+    draft = Draft(SequenceSchema().declare_block("b", {"value": "f64"}), {})
+    for take in (draft.take_one, draft.take):
+        draft.add({"b": (1, {"value": np.zeros(1, np.float16)})}, None, {}, 1)
+        with pytest.raises(SchemaError, match="float16"):
+            take()
+        draft.add({"b": (1, {"value": np.zeros(1)})}, None, {}, 1)
+        assert draft.images == 1
+        take()
 
 
 @pytest.mark.parametrize("name", ["a.mrec", "a.mrec.zip"])
