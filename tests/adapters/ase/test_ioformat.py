@@ -21,6 +21,7 @@ from molrec_ase import MolrecTrajectory
 from molrec_ase._draft import Draft
 from molrec_core import (
     FormatError,
+    Frame,
     LockedError,
     RecordExistsError,
     RecordNotFoundError,
@@ -262,6 +263,24 @@ def test_positions_of_another_dtype_are_refused_alone(tmp_path, simple):
             trajectory.write(odd)
         trajectory.write(simple(3))
     assert first_x(ase.io.read(tmp_path / "b.mrec", ":")) == [1.0, 3.0]
+
+
+def test_images_before_one_that_cannot_be_read_are(tmp_path, simple):
+    """Images are decoded in runs; a value that lies stops neither those before it nor goes unsaid."""
+    path = tmp_path / "a.mrec"
+    ase.io.write(path, [simple(i) for i in range(20)])
+    with open_record(path) as record:
+        schema, meta = record.trajectory.schema, record.meta
+        frames = list(record.trajectory)
+    schema.declare_meta("info", "json", fill=None)
+    lying = Frame(dict(frames[14]), meta={**frames[14].meta, "info": {"x": {"$nd": "not an array"}}})
+    with TrajectoryWriter(path, schema, meta=meta, overwrite=True) as writer:
+        for frame in [*frames[:14], lying, *frames[15:]]:
+            writer.append(Frame(dict(frame), meta={"info": None, **frame.meta}))
+    found = []
+    with pytest.raises(FormatError):
+        found.extend(ase.io.iread(path))
+    assert first_x(found) == list(range(14))
 
 
 def test_images_that_are_refused_together_are_not_kept():
